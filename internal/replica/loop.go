@@ -66,6 +66,7 @@ type inbox struct {
 	proposals    []numbered
 	reads        []uint64
 	transfers    []uint64
+	compact      uint64 // index; 0: none
 }
 
 type numbered struct {
@@ -206,6 +207,15 @@ func (l *Loop) Transfer(to uint64) {
 	l.signal()
 }
 
+// Compact gives up the entries up to an index: see Core.Compact. It does not wait. An index
+// that is not applied is ignored.
+func (l *Loop) Compact(index uint64) {
+	l.mu.Lock()
+	l.inbox.compact = max(l.inbox.compact, index)
+	l.mu.Unlock()
+	l.signal()
+}
+
 func (l *Loop) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -249,6 +259,9 @@ func (l *Loop) turn(tick bool) bool {
 	}
 	for _, to := range in.transfers {
 		_ = l.core.Transfer(to)
+	}
+	if in.compact > 0 {
+		_ = l.core.Compact(in.compact)
 	}
 	if stopping {
 		l.core.Stop()
