@@ -9,7 +9,7 @@ import (
 
 // makeDurable returns once those of the writes that an earlier attempt had applied have
 // the durability that they ask for now, or an error: see commit.AwaitDurable.
-func (e *Engine) makeDurable(ctx context.Context, writes []*kv.Write) {
+func (to *writers) makeDurable(ctx context.Context, writes []*kv.Write) {
 	level := kv.DurabilityDefault
 	for _, w := range writes {
 		if w.Deduplicated && w.Err == nil {
@@ -19,7 +19,7 @@ func (e *Engine) makeDurable(ctx context.Context, writes []*kv.Write) {
 	if level == kv.DurabilityDefault {
 		return
 	}
-	err := commit.AwaitDurable(ctx, e.log, level)
+	err := commit.AwaitDurable(ctx, to.log, level)
 	if err == nil {
 		return
 	}

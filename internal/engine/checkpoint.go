@@ -101,6 +101,8 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 		return nil, e.Err()
 	case e.opts.ReadOnly:
 		return nil, fmt.Errorf("checkpoint: %w", errOpenedToRead)
+	case e.member != nil:
+		return nil, fmt.Errorf("%w: a member of a cluster makes no checkpoints yet", kv.ErrInvalidArgument)
 	}
 	c := &Checkpoint{e: e, began: time.Now(), parts: make(map[string]checkpointPart)}
 	if err := e.checkpoints.add(c); err != nil {

@@ -34,7 +34,8 @@ import (
 // Then the cost of Apply.
 func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error) {
 	defer e.events.Guard()
-	if err := e.writable(onlyDeletes(t.Batch.Ops())); err != nil {
+	to, err := e.writable(onlyDeletes(t.Batch.Ops()))
+	if err != nil {
 		return 0, err
 	}
 	if err := errors.Join(t.Check(e.opts.limits), checkDurability(o.Durability), e.checkOps(t.Batch)); err != nil {
@@ -50,9 +51,9 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	identify(&o, t.Batch)
 	t.Batch.Normalize(e.opts.limits)
 	if t.ReadVersion == 0 {
-		return e.applyConditional(ctx, t.Batch, o, &watch)
+		return e.applyConditional(ctx, to, t.Batch, o, &watch)
 	}
-	p := e.newProposal(t.Batch, o)
+	p := e.newProposal(to, t.Batch, o)
 	if err := e.checkReadVersion(t); err != nil {
 		return e.applied(ctx, p, err)
 	}
@@ -80,26 +81,26 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		watch.works()
 		if err := e.refresh(p, t.ReadVersion); err != nil {
 			// An earlier attempt at this transaction may be what changed the keys.
-			e.awaitConflictVisible(ctx, err)
+			e.awaitConflictVisible(ctx, to, err)
 			return e.applied(ctx, p, err)
 		}
 		watch.waits()
 		c, err = e.propose(ctx, p)
 	}
 	if err != nil {
-		e.awaitConflictVisible(ctx, err)
+		e.awaitConflictVisible(ctx, to, err)
 		return 0, err
 	}
-	return e.await(ctx, c, o, &watch)
+	return e.await(ctx, to, c, o, &watch)
 }
 
 // awaitConflictVisible waits until the write that a transaction conflicted with can be read, or
 // ctx ends. A caller that tries again before that conflicts again: without the wait 95 %
 // of the commits of a contended load failed (see bench/NOTES.md).
-func (e *Engine) awaitConflictVisible(ctx context.Context, lost error) {
+func (e *Engine) awaitConflictVisible(ctx context.Context, to *writers, lost error) {
 	var conflict *kv.ConflictError
 	if errors.As(lost, &conflict) {
-		_ = e.sequencer.WaitVisible(ctx, conflict.Version) // the conflict is the answer either way
+		_ = e.waitVisible(ctx, to, conflict.Version) // the conflict is the answer either way
 	}
 }
 
@@ -120,6 +121,7 @@ func (e *Engine) refresh(p *proposal, at kv.SeqNum) error {
 // proposal collects the operations and the reads of a batch by partition.
 type proposal struct {
 	e       *Engine
+	to      *writers
 	options kv.WriteOptions
 	bytes   int64
 	shares  []commit.Share // by partition
@@ -127,9 +129,9 @@ type proposal struct {
 
 // newProposal distributes the operations of a normalized batch to partitions. A range
 // delete goes to every partition, since each may have keys of the range.
-func (e *Engine) newProposal(b *kv.WriteBatch, o kv.WriteOptions) *proposal {
+func (e *Engine) newProposal(to *writers, b *kv.WriteBatch, o kv.WriteOptions) *proposal {
 	o.Durability = e.durability(o.Durability)
-	p := &proposal{e: e, options: o, bytes: int64(b.Bytes()), shares: make([]commit.Share, len(e.partitions))}
+	p := &proposal{e: e, to: to, options: o, bytes: int64(b.Bytes()), shares: make([]commit.Share, len(e.partitions))}
 	for _, op := range b.Ops() {
 		if op.Kind == kv.KindRangeDelete {
 			for i := range p.shares {
@@ -212,7 +214,7 @@ func (p *proposal) concerned() []commit.Share {
 	for i := range p.shares {
 		s := p.shares[i]
 		if len(s.Ops)+len(s.Reads.Keys)+len(s.Reads.Ranges) > 0 {
-			s.Coordinator = p.e.coordinators[i]
+			s.Coordinator = p.to.coordinators[i]
 			concerned = append(concerned, s)
 		}
 	}
@@ -224,7 +226,7 @@ func (p *proposal) concerned() []commit.Share {
 func (p *proposal) lead() *commit.Coordinator {
 	for i := range p.shares {
 		if len(p.shares[i].Ops) > 0 {
-			return p.e.coordinators[i]
+			return p.to.coordinators[i]
 		}
 	}
 	panic("engine: a batch without operations")
@@ -243,14 +245,14 @@ func (e *Engine) propose(ctx context.Context, p *proposal) (*commit.Commit, erro
 		if !errors.Is(err, wal.ErrNoRoomYet) {
 			return c, err
 		}
-		if err := e.log.AwaitRoom(ctx); err != nil {
+		if err := p.to.log.AwaitRoom(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // await waits for a commit and returns its outcome.
-func (e *Engine) await(ctx context.Context, c *commit.Commit, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
+func (e *Engine) await(ctx context.Context, to *writers, c *commit.Commit, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	select {
 	case <-c.Done():
 	case <-ctx.Done():
@@ -260,14 +262,19 @@ func (e *Engine) await(ctx context.Context, c *commit.Commit, o kv.WriteOptions,
 	version, err := c.Result()
 	watch.addTrace(c.Trace(), err == nil)
 	if err == nil && c.Deduplicated() {
-		// The first attempt may not be visible yet.
-		if err := e.sequencer.WaitVisible(ctx, version); err != nil {
-			return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, err)
-		}
-		if err := commit.AwaitDurable(ctx, e.log, e.durability(o.Durability)); err != nil {
+		if err := e.awaitAttempt(ctx, to, version, e.durability(o.Durability)); err != nil {
 			return 0, err
 		}
 	}
 	o.Note(err == nil && c.Deduplicated())
 	return version, err
+}
+
+// awaitAttempt returns once an earlier attempt, which was applied or is in the log, is visible
+// and has the durability given. The error is kv.ErrUncertain.
+func (e *Engine) awaitAttempt(ctx context.Context, to *writers, version kv.SeqNum, level kv.Durability) error {
+	if err := e.waitVisible(ctx, to, version); err != nil {
+		return fmt.Errorf("%w: %w", kv.ErrUncertain, err)
+	}
+	return commit.AwaitDurable(ctx, to.log, level)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -12,8 +11,8 @@ import (
 )
 
 // applyConditional commits a batch if its guards hold.
-func (e *Engine) applyConditional(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
-	p := e.newProposal(b, o)
+func (e *Engine) applyConditional(ctx context.Context, to *writers, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
+	p := e.newProposal(to, b, o)
 	for {
 		watch.works()
 		reads, err := e.evaluate(ctx, b.Guards(), 0)
@@ -27,9 +26,9 @@ func (e *Engine) applyConditional(ctx context.Context, b *kv.WriteBatch, o kv.Wr
 		watch.waits()
 		c, err := e.propose(ctx, p)
 		if err == nil {
-			return e.await(ctx, c, o, watch)
+			return e.await(ctx, to, c, o, watch)
 		}
-		if err := e.awaitConflicting(ctx, err); err != nil {
+		if err := e.awaitConflicting(ctx, to, err); err != nil {
 			return 0, err
 		}
 	}
@@ -44,13 +43,11 @@ func (e *Engine) evaluate(ctx context.Context, guards []kv.Guard, at kv.SeqNum) 
 		found[i].Key, found[i].Want = guards[i].Key, guards[i].Want()
 		reads[i] = &found[i]
 	}
-	var err error
-	if at == 0 {
-		err = e.Lookup(ctx, reads)
-	} else {
-		_, err = e.LookupAt(ctx, reads, at)
-	}
-	if err != nil {
+	if at != 0 {
+		if _, err := e.LookupAt(ctx, reads, at); err != nil {
+			return nil, err
+		}
+	} else if err := e.lookupGuarded(ctx, reads, func(i int) bool { return guards[i].Holds(reads[i]) }); err != nil {
 		return nil, err
 	}
 	for i := range guards {
@@ -64,13 +61,36 @@ func (e *Engine) evaluate(ctx context.Context, guards []kv.Guard, at kv.SeqNum) 
 	return reads, nil
 }
 
+// lookupGuarded reads the keys of conditions. A proposal checks again that what it depends on is
+// the newest state, but a condition that does not hold is an answer: on a member of a cluster,
+// which may no longer lead, it is read again after a round.
+func (e *Engine) lookupGuarded(ctx context.Context, reads []*kv.Lookup, holds func(i int) bool) error {
+	if e.closed.Load() {
+		return kv.ErrClosed
+	}
+	if err := e.lookupHere(ctx, reads); err != nil || e.member == nil {
+		return err
+	}
+	var again []*kv.Lookup
+	for i, r := range reads {
+		if r.Err == nil && !holds(i) {
+			*r = r.Question()
+			again = append(again, r)
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	return e.Lookup(ctx, again)
+}
+
 // awaitConflicting is called when a proposal that read the newest versions was refused.
 // It returns nil once the conflicting write can be read, so that the caller can try again.
 // It returns any error that is not a conflict.
-func (e *Engine) awaitConflicting(ctx context.Context, err error) error {
+func (e *Engine) awaitConflicting(ctx context.Context, to *writers, err error) error {
 	var conflict *kv.ConflictError
 	if errors.As(err, &conflict) {
-		return e.sequencer.WaitVisible(ctx, conflict.Version)
+		return e.waitVisible(ctx, to, conflict.Version)
 	}
 	if errors.Is(err, partition.ErrStale) {
 		return ctx.Err()
@@ -81,7 +101,7 @@ func (e *Engine) awaitConflicting(ctx context.Context, err error) error {
 // applied returns the version of a proposal that an earlier attempt with the same request
 // id applied, otherwise refusal, which is why the proposal cannot be applied now.
 func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.SeqNum, error) {
-	version, known, err := e.remembered(ctx, p.lead(), p.options.RequestID, p.options.Durability)
+	version, known, err := e.remembered(ctx, p.to, p.lead(), p.options.RequestID, p.options.Durability)
 	if !known {
 		return 0, refusal
 	}
@@ -95,7 +115,7 @@ func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.Se
 //
 // It must be called after the reads: an attempt that was applied before them has its
 // request id in the window before any reader sees what it wrote.
-func (e *Engine) remembered(ctx context.Context, lead *commit.Coordinator, o kv.RequestID, level kv.Durability) (version kv.SeqNum, known bool, err error) {
+func (e *Engine) remembered(ctx context.Context, to *writers, lead *commit.Coordinator, o kv.RequestID, level kv.Durability) (version kv.SeqNum, known bool, err error) {
 	if !o.Named() {
 		return 0, false, nil
 	}
@@ -104,10 +124,7 @@ func (e *Engine) remembered(ctx context.Context, lead *commit.Coordinator, o kv.
 		return 0, true, err
 	}
 	if known {
-		if err := e.sequencer.WaitVisible(ctx, version); err != nil {
-			return 0, true, fmt.Errorf("%w: %w", kv.ErrUncertain, err)
-		}
-		if err := commit.AwaitDurable(ctx, e.log, level); err != nil {
+		if err := e.awaitAttempt(ctx, to, version, level); err != nil {
 			return 0, true, err
 		}
 	}
@@ -125,7 +142,7 @@ type started struct {
 
 // writeConditional performs writes that depend on what their keys hold. Each has its own
 // outcome. All records are appended before the first is awaited, so they share a sync.
-func (e *Engine) writeConditional(ctx context.Context, writes []*kv.Write, watch *stopwatch) {
+func (e *Engine) writeConditional(ctx context.Context, to *writers, writes []*kv.Write, watch *stopwatch) {
 	for len(writes) > 0 {
 		watch.works()
 		var under []started
@@ -134,7 +151,7 @@ func (e *Engine) writeConditional(ctx context.Context, writes []*kv.Write, watch
 		readable := e.readFor(ctx, writes)
 		watch.waits()
 		for _, r := range readable {
-			commit, err := e.startConditional(ctx, r.write, r.found, watch.stages)
+			commit, err := e.startConditional(ctx, to, r.write, r.found, watch.stages)
 			switch {
 			case err == nil && commit != nil:
 				under = append(under, started{r.write, commit})
@@ -147,11 +164,11 @@ func (e *Engine) writeConditional(ctx context.Context, writes []*kv.Write, watch
 			if i < len(under)-1 {
 				watch = &stopwatch{} // the last in the log is acknowledged last
 			}
-			s.write.Version, s.write.Err = e.await(ctx, s.commit, kv.WriteOptions{Durability: s.write.Durability, Deduplicated: &s.write.Deduplicated}, watch)
+			s.write.Version, s.write.Err = e.await(ctx, to, s.commit, kv.WriteOptions{Durability: s.write.Durability, Deduplicated: &s.write.Deduplicated}, watch)
 		}
 		if conflict != nil {
 			watch.waits()
-			if err := e.awaitConflicting(ctx, conflict); err != nil {
+			if err := e.awaitConflicting(ctx, to, conflict); err != nil {
 				for _, w := range again {
 					w.Err = err
 				}
@@ -181,7 +198,7 @@ func (e *Engine) readFor(ctx context.Context, writes []*kv.Write) []looked {
 		reads[i] = &found[i]
 		all[i] = looked{w, &found[i]}
 	}
-	err := e.Lookup(ctx, reads)
+	err := e.lookupGuarded(ctx, reads, func(i int) bool { return writes[i].If == nil || writes[i].If.Holds(reads[i]) })
 	readable := all[:0]
 	for _, l := range all {
 		if l.write.Err = errors.Join(err, l.found.Err); l.write.Err == nil {
@@ -201,7 +218,7 @@ func wantFor(w *kv.Write) kv.Want {
 
 // startConditional evaluates the condition of one write and proposes the write if it
 // holds. Otherwise the commit is nil, and the write has its outcome.
-func (e *Engine) startConditional(ctx context.Context, w *kv.Write, found *kv.Lookup, stages *trace.Stages) (*commit.Commit, error) {
+func (e *Engine) startConditional(ctx context.Context, to *writers, w *kv.Write, found *kv.Lookup, stages *trace.Stages) (*commit.Commit, error) {
 	home := e.route(w.Hash)
 	if w.Previous != nil {
 		*w.Previous = *found
@@ -209,7 +226,7 @@ func (e *Engine) startConditional(ctx context.Context, w *kv.Write, found *kv.Lo
 	if w.If != nil {
 		guard := kv.Guard{Key: w.Op.Key, Condition: *w.If}
 		if err := guard.Evaluate(found); err != nil {
-			version, known, lost := e.remembered(ctx, e.coordinators[home], w.RequestID, w.Durability)
+			version, known, lost := e.remembered(ctx, to, to.coordinators[home], w.RequestID, w.Durability)
 			if !known {
 				w.Err = err
 				return nil, nil
@@ -219,7 +236,7 @@ func (e *Engine) startConditional(ctx context.Context, w *kv.Write, found *kv.Lo
 		}
 	}
 	p := &proposal{
-		e: e, options: kv.WriteOptions{Durability: w.Durability, RequestID: w.RequestID, Stages: stages}, bytes: int64(w.Op.Size()),
+		e: e, to: to, options: kv.WriteOptions{Durability: w.Durability, RequestID: w.RequestID, Stages: stages}, bytes: int64(w.Op.Size()),
 		shares: make([]commit.Share, len(e.partitions)),
 	}
 	p.shares[home].Ops = []kv.Op{w.Op}

@@ -121,8 +121,10 @@ func (e *Engine) watchDisk(tick bool) {
 	switch {
 	case unwritable != nil:
 		cause = unwritable
-		e.log.Refuse(unwritable)
-	case cause == nil:
+		if e.log != nil {
+			e.log.Refuse(unwritable)
+		}
+	case cause == nil && e.log != nil:
 		// The log refuses records until Reserve succeeds, also after a refusal that it
 		// did not report through NoSpace: during recovery, or for a mark.
 		cause = e.log.Refused()
@@ -236,6 +238,9 @@ func (e *Engine) resumeAt() uint64 {
 
 // resumeLog resumes a suspended log and reserves space for it, and reports whether it could.
 func (e *Engine) resumeLog() bool {
+	if e.log == nil {
+		return true
+	}
 	err := e.log.Resume()
 	if err == nil {
 		err = e.log.Reserve()
@@ -264,6 +269,9 @@ func (e *Engine) keepBallast() bool {
 // releaseLog makes the log give back reserved space that it does not need, so that flushes
 // and compactions have a little space on a full disk.
 func (e *Engine) releaseLog() {
+	if e.log == nil {
+		return
+	}
 	gave, err := e.log.Release()
 	if e.log.Err() == nil {
 		e.reportDisk(err)

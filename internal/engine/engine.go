@@ -35,23 +35,25 @@ type Engine struct {
 	lock       io.Closer
 	events     *event.Listener
 
-	partitions   []*partition.Partition
-	coordinators []*commit.Coordinator // by partition
-	log          *wal.Log
-	archiver     *backup.Archiver // nil: the log is not archived
-	cache        *sstable.Cache
-	clock        *clock
-	sequencer    *sequencer
-	snapshots    *snapshots
-	checkpoints  checkpoints
-	scrubs       scrubs
-	damages      damages
-	scans        scans
-	budget       *budget
-	across       *inflight // batches over several partitions
-	large        *inflight // calls with large writes
-	scheduler    *scheduler
-	singles      sync.Pool // of *single
+	partitions  []*partition.Partition
+	own         writers          // of a node that is alone
+	log         *wal.Log         // its own; nil if the store is opened read-only, or a member of a cluster
+	member      *member          // nil: the node is alone
+	now         func() uint64    // the time of readers
+	archiver    *backup.Archiver // nil: the log is not archived
+	cache       *sstable.Cache
+	clock       *clock
+	sequencer   *sequencer
+	snapshots   *snapshots
+	checkpoints checkpoints
+	scrubs      scrubs
+	damages     damages
+	scans       scans
+	budget      *budget
+	across      *inflight // batches over several partitions
+	large       *inflight // calls with large writes
+	scheduler   *scheduler
+	singles     sync.Pool // of *single
 
 	places    places
 	misplaced atomic.Bool // see checkPlaces
@@ -143,6 +145,11 @@ func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine,
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.tearDown())
 	}
 	e.start()
+	if e.member != nil {
+		if err := e.startMember(); err != nil {
+			return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.Close())
+		}
+	}
 	return e, nil
 }
 
@@ -153,6 +160,9 @@ func newLocked(dir string, o Options, unwritable error) (_ *Engine, err error) {
 	e.opts.Events = e.events
 	e.scrubs.init()
 	e.singles.New = newSingle
+	if o.Replicated != nil {
+		e.member = newMember(e, o.Replicated)
+	}
 	e.failure.ch = make(chan struct{})
 	e.maintenance.wake = make(chan struct{}, 1)
 	e.maintenance.stop = make(chan struct{})
@@ -234,7 +244,7 @@ func (e *Engine) openShared() error {
 	n := e.descriptor.Partitions
 	e.cache = sstable.NewCache(e.opts.CacheBytes)
 	var err error
-	if e.opts.ReadOnly {
+	if e.opts.ReadOnly || e.member != nil {
 		var saved *descriptor.Clock
 		e.clock, saved, err = readClock(e.opts.FS, e.dir, e.descriptor.StoreID, e.opts.time)
 		if saved != nil && e.unwritable != nil {
@@ -247,6 +257,10 @@ func (e *Engine) openShared() error {
 		return err
 	}
 	e.sequencer = newSequencer(e.clock.Now, e.failure.ch, e.Err)
+	if e.now = e.clock.Now; e.member != nil {
+		e.now = e.sequencer.time.Load
+		e.sequencer.now = e.now
+	}
 	e.snapshots = newSnapshots(&e.opts, e.sequencer)
 	e.budget = e.emptyBudget(e.opts.MemtableBytes)
 	e.across = newInflight(e.opts.share(n)*int64(n), "batches_in_flight")
@@ -273,25 +287,34 @@ func (e *Engine) openPartitions(first, end int) error {
 		return err
 	})
 	for _, p := range opened {
-		if p != nil { // nil: its error is in err
-			e.partitions = append(e.partitions, p)
-			c := commit.New(e.commitOptions(p))
-			p.Attach(c)
-			e.coordinators = append(e.coordinators, c)
+		if p == nil { // its error is in err
+			continue
 		}
+		e.partitions = append(e.partitions, p)
+		if e.member != nil {
+			p.Attach(memberWriter{e.member, p.ID()})
+			continue
+		}
+		c := commit.New(e.commitOptions(p))
+		p.Attach(c)
+		e.own.coordinators = append(e.own.coordinators, c)
 	}
 	return err
 }
 
 func (e *Engine) partitionOptions(id int) partition.Options {
 	o := &e.opts
-	return partition.Options{
+	options := partition.Options{
 		ID: id, FS: o.FS, ReadOnly: o.ReadOnly, AllowDamaged: o.AllowDamaged, Dir: descriptor.PartitionDir(e.dir, id),
-		Now: e.clock.Now, Sequencer: e.sequencer, Budget: e.budget, Scheduler: e.scheduler, Cache: e.cache, Events: o.Events,
+		Now: e.now, Sequencer: e.sequencer, Budget: e.budget, Scheduler: e.scheduler, Cache: e.cache, Events: o.Events,
 		Reads:      o.Reads,
 		FlushBytes: o.MemtableBytes / 2, FlushKeys: o.FlushKeys,
 		ValueThreshold: o.ValueThreshold, TableBytes: o.tableBytes, Table: o.table, Compaction: o.compaction, AtRest: e.atRest.Load,
 	}
+	if e.member != nil {
+		options.Position = e.member.positionAt
+	}
+	return options
 }
 
 func (e *Engine) commitOptions(p *partition.Partition) commit.Options {
@@ -301,7 +324,7 @@ func (e *Engine) commitOptions(p *partition.Partition) commit.Options {
 		writes.QueueBytes = int(share)
 	}
 	return commit.Options{
-		ID: p.ID(), Tree: p, Applied: e.sequencer, Events: e.events, Now: e.clock.Now,
+		ID: p.ID(), Tree: p, Applied: e.sequencer, Events: e.events, Now: e.now,
 		Writes: writes, InflightBytes: share, RequestIDs: max(e.opts.requestIDs/e.descriptor.Partitions, 1),
 	}
 }
@@ -383,6 +406,9 @@ func (e *Engine) clearUnfinished() error {
 		return err
 	}
 	for _, name := range segments {
+		if isReplicated(name) {
+			continue // the replicated log finds out itself whether it is empty
+		}
 		file := path.Join(descriptor.LogDir(e.dir), name)
 		empty, err := wal.Empty(e.opts.FS, file)
 		if err != nil {
@@ -413,6 +439,12 @@ func (e *Engine) logOptions() wal.Options {
 
 // openLog replays the log into the partitions and, for a new store, writes STORE.
 func (e *Engine) openLog() error {
+	if e.member != nil {
+		return e.openMember()
+	}
+	if err := e.checkAlone(); err != nil {
+		return err
+	}
 	o := e.logOptions()
 	var err error
 	if e.opts.ReadOnly {
@@ -452,16 +484,23 @@ func (e *Engine) start() {
 		}
 		e.maintenance.done.Go(e.maintainReadOnly)
 	} else {
+		e.own.log = e.log
 		for i, p := range e.partitions {
+			if e.member != nil {
+				p.Start(memberLog{e}, last)
+				continue
+			}
 			p.Start(e.log, last)
-			e.coordinators[i].Start(e.log, e.firstSeq, last)
+			e.own.coordinators[i].Start(e.log, e.firstSeq, last)
 		}
 		e.scheduler.start(e.opts.workers)
 		for _, p := range e.partitions {
 			e.scheduler.Ready(p)
 		}
 		e.watchDisk(true)
-		e.maintenance.done.Go(e.maintain)
+		if e.member == nil {
+			e.maintenance.done.Go(e.maintain)
+		}
 	}
 	e.startScrubbing()
 	if e.events != nil && e.events.Recovered != nil {
@@ -487,9 +526,13 @@ func (e *Engine) Close() error {
 	close(e.maintenance.stop)
 	e.maintenance.done.Wait()
 	e.scrubs.close()
+	var ended error
+	if e.member != nil {
+		ended = e.member.close() // while memtables are still flushed, for which it may wait
+	}
 	e.scheduler.close()
 	e.checkpoints.close()
-	err := errors.Join(e.scans.end(kv.ErrClosed), e.tearDown())
+	err := errors.Join(ended, e.scans.end(kv.ErrClosed), e.tearDown())
 	if failed := e.Err(); !errors.Is(err, failed) {
 		err = errors.Join(failed, err)
 	}
@@ -505,9 +548,12 @@ func (e *Engine) tearDown() error {
 	if e.log != nil {
 		errs = append(errs, e.log.Close())
 	}
+	if e.member != nil {
+		errs = append(errs, e.member.log.Close())
+	}
 	switch {
 	case e.clock == nil:
-	case e.misplaced.Load(), e.opts.ReadOnly:
+	case e.misplaced.Load(), e.opts.ReadOnly, e.member != nil:
 		e.clock.stop()
 	default: // no reader uses the clock any more
 		errs = append(errs, e.clock.close())
@@ -518,7 +564,9 @@ func (e *Engine) tearDown() error {
 func (e *Engine) closePartitions() error {
 	var errs []error
 	for i, p := range e.partitions {
-		e.coordinators[i].Close()
+		if e.member == nil {
+			e.own.coordinators[i].Close()
+		}
 		errs = append(errs, p.Close())
 	}
 	return errors.Join(errs...)
@@ -548,26 +596,28 @@ func (e *Engine) fail(err error) {
 	})
 }
 
-// writable returns why a write is refused, or nil. While the disk is full, writes that only
+// writable returns what takes a write, or why the write is refused. While the disk is full, writes that only
 // delete are let through; the log refuses them if it has no space.
-func (e *Engine) writable(deletes bool) error {
+func (e *Engine) writable(deletes bool) (*writers, error) {
 	switch {
 	case e.closed.Load():
-		return kv.ErrClosed
+		return nil, kv.ErrClosed
 	case e.Err() != nil:
-		return e.Err()
+		return nil, e.Err()
 	case e.unwritable != nil:
-		return e.readOnlyError()
+		return nil, e.readOnlyError()
 	case e.opts.ReadOnly:
-		return errOpenedToRead
+		return nil, errOpenedToRead
+	case e.member != nil && e.member.leading.Load() == nil:
+		return nil, leaderless(e.member.log)
 	case !e.readOnly.Load():
-		return nil
+		return e.taking()
 	case deletes && !e.disk.unwritable.Load():
 		e.disk.deletes.Store(true)
 		e.disk.clearing.Store(true)
-		return nil
+		return e.taking()
 	}
-	return e.readOnlyError()
+	return nil, e.readOnlyError()
 }
 
 // onlyDeletes reports whether the operations put nothing.
@@ -606,6 +656,9 @@ func (e *Engine) Limits() kv.Limits { return e.opts.limits }
 // gradually.
 func (e *Engine) Now() uint64 {
 	defer e.events.Guard()
+	if e.member != nil {
+		return max(e.clock.Now(), e.now()) // what the leader may set the clock to
+	}
 	return e.clock.Now()
 }
 
@@ -653,7 +706,7 @@ func (e *Engine) CompactAll(ctx context.Context) error {
 // are forgotten: one that is sent again gets kv.ErrUncertain.
 func (e *Engine) RewriteLog(ctx context.Context) error {
 	defer e.events.Guard()
-	if err := e.Flush(ctx); err != nil {
+	if err := e.Flush(ctx); err != nil || e.member != nil {
 		return err
 	}
 	for {

@@ -32,13 +32,15 @@ const executeAttempts = 100
 // Cost: for each attempt, that of LookupAt for the guards, then that of Commit.
 func (e *Engine) Execute(ctx context.Context, guards []kv.Guard, then, otherwise *kv.WriteBatch, o kv.WriteOptions) (succeeded bool, at kv.SeqNum, err error) {
 	defer e.events.Guard()
-	if err := e.writable(onlyDeletes(slices.Concat(opsOf(then), opsOf(otherwise)))); err != nil {
+	to, err := e.writable(onlyDeletes(slices.Concat(opsOf(then), opsOf(otherwise))))
+	if err != nil {
 		return false, 0, err
 	}
 	x, err := e.newExecution(guards, then, otherwise, o)
 	if err != nil {
 		return false, 0, err
 	}
+	x.to = to
 	watch := startWatch(o.Stages)
 	defer watch.stop()
 	size := x.bytes()
@@ -51,7 +53,7 @@ func (e *Engine) Execute(ctx context.Context, guards []kv.Guard, then, otherwise
 		if !errors.Is(err, kv.ErrConflict) && !errors.Is(err, partition.ErrStale) {
 			return succeeded, at, err
 		}
-		if err := errors.Join(e.awaitConflicting(ctx, err), pauseFor(ctx, attempt)); err != nil {
+		if err := errors.Join(e.awaitConflicting(ctx, to, err), pauseFor(ctx, attempt)); err != nil {
 			return false, 0, err
 		}
 	}
@@ -81,6 +83,7 @@ func pauseFor(ctx context.Context, attempt int) error {
 // execution is one call of Execute.
 type execution struct {
 	e      *Engine
+	to     *writers
 	guards []kv.Guard
 	// By outcome: [0] if a guard does not hold, [1] if all hold.
 	branches [2]branch
@@ -181,7 +184,7 @@ func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, 
 	if chosen.batch == nil {
 		return succeeded, at, nil
 	}
-	p := x.e.newProposal(chosen.batch, chosen.options)
+	p := x.e.newProposal(x.to, chosen.batch, chosen.options)
 	for _, r := range reads {
 		p.readGuard(r)
 	}
@@ -190,7 +193,7 @@ func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, 
 	if err != nil {
 		return false, 0, err
 	}
-	at, err = x.e.await(ctx, c, chosen.options, watch)
+	at, err = x.e.await(ctx, x.to, c, chosen.options, watch)
 	return succeeded, at, err
 }
 
@@ -201,8 +204,8 @@ func (x *execution) remembered(ctx context.Context) (succeeded bool, version kv.
 		if b.batch == nil {
 			continue
 		}
-		lead := x.e.newProposal(b.batch, b.options).lead()
-		version, found, lost := x.e.remembered(ctx, lead, b.options.RequestID, x.e.durability(b.options.Durability))
+		lead := x.e.newProposal(x.to, b.batch, b.options).lead()
+		version, found, lost := x.e.remembered(ctx, x.to, lead, b.options.RequestID, x.e.durability(b.options.Durability))
 		if found && lost == nil {
 			b.options.Note(true)
 			return i == 1, version, true, nil

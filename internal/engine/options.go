@@ -57,6 +57,9 @@ type Options struct {
 	// ScrubInterval is how long a pass of the background scrub takes at most, unless the
 	// store is too large for maxScrubRate; default no background scrub.
 	ScrubInterval time.Duration
+	// Replicated makes the store a member of a cluster: this log takes the place of the
+	// node's own. The store owns it from Open on. Default none.
+	Replicated ReplicatedLog
 	// Events listens to what happens in the store; default no listener.
 	Events *event.Listener
 
@@ -139,6 +142,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: %d partitions, want 1 to %d", kv.ErrInvalidArgument, o.Partitions, descriptor.MaxPartitions)
 	case o.MemtableBytes < 64<<10:
 		return o, fmt.Errorf("%w: %d bytes for memtables, want at least 64 KiB", kv.ErrInvalidArgument, o.MemtableBytes)
+	case o.Replicated != nil && (o.ReadOnly || o.Archive.Dir != ""):
+		return o, fmt.Errorf("%w: a member of a cluster can neither be opened read-only nor archive its log yet", kv.ErrInvalidArgument)
 	case o.ValueThreshold < 0:
 		return o, fmt.Errorf("%w: value threshold of %d bytes, want at least 0", kv.ErrInvalidArgument, o.ValueThreshold)
 	}

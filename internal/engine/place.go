@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -39,7 +40,10 @@ func findPlaces(fsys vfs.FS, dir string, partitions int) (places, error) {
 // checkPlaces stops the store for good if one of its directories, STORE or the log is not
 // in its place. From then on the store opens, creates and removes nothing by name.
 func (e *Engine) checkPlaces() {
-	err := e.log.CheckPlace()
+	var err error
+	if e.log != nil {
+		err = e.log.CheckPlace()
+	}
 	for i := 0; err == nil && i < len(e.places); i++ {
 		err = vfs.CheckPlace(e.opts.FS, e.places[i].name, e.places[i].info)
 	}
@@ -48,7 +52,12 @@ func (e *Engine) checkPlaces() {
 	case errors.Is(err, vfs.ErrMisplaced):
 		e.misplaced.Store(true)
 		e.scheduler.halt()
-		e.log.Fail(fmt.Errorf("%w; do not change the files of a running store", err))
+		err = fmt.Errorf("%w; do not change the files of a running store", err)
+		if e.log == nil {
+			e.fail(fmt.Errorf("%w: %w", kv.ErrFailed, err))
+			return
+		}
+		e.log.Fail(err)
 	default:
 		e.backgroundError(fmt.Errorf("check the place of the store's files: %w", err))
 	}

@@ -55,6 +55,17 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	if e.closed.Load() {
 		return kv.ErrClosed
 	}
+	if e.member != nil {
+		if err := e.member.round(ctx); err != nil {
+			return err
+		}
+	}
+	return e.lookupHere(ctx, reads)
+}
+
+// lookupHere is Lookup of the state that this node shows. It is the newest of a cluster only if
+// a round has been asked before, or if it is checked when a record is proposed.
+func (e *Engine) lookupHere(ctx context.Context, reads []*kv.Lookup) error {
 	watch := readWatch(reads)
 	if err := e.prepare(reads); err != nil {
 		return err
@@ -82,7 +93,7 @@ func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error)
 	if e.closed.Load() {
 		return nil, kv.ErrClosed
 	}
-	if e.opts.Reads.Linger > 0 {
+	if e.opts.Reads.Linger > 0 || e.member != nil { // a member asks its cluster first
 		return reads, nil
 	}
 	watch := readWatch(reads)
@@ -182,7 +193,7 @@ func (e *Engine) LookupCachedAt(reads []*kv.Lookup, at kv.SeqNum) (_ kv.SeqNum, 
 	}
 	watch.works()
 	if at == 0 {
-		if e.sequencer.Visible() < e.acknowledged() {
+		if e.member != nil || e.sequencer.Visible() < e.acknowledged() {
 			return 0, false, nil
 		}
 		p := e.sequencer.acquire()

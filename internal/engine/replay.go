@@ -71,7 +71,7 @@ func (e *Engine) replay(r wal.Record) error {
 		if err := checkReplayed(r, op, len(e.partitions)); err != nil {
 			return err
 		}
-		e.coordinators[op.Partition].Remember(r.Base, op)
+		e.own.coordinators[op.Partition].Remember(r.Base, op)
 		e.partitions[op.Partition].Replay(r.Base, op)
 		return nil
 	})

@@ -242,7 +242,7 @@ func (s *scrub) fileAfter(p *partition.Partition, dir string, num, newest kv.Fil
 // that waits for disk space is left out.
 func (s *scrub) log() error {
 	e := s.e
-	if e.readOnly.Load() {
+	if e.readOnly.Load() || e.log == nil {
 		return nil
 	}
 	hold := e.log.Hold()

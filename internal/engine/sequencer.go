@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -29,11 +30,20 @@ type sequencer struct {
 	cause  func() error
 	now    func() uint64
 
+	time atomic.Uint64 // of a member of a cluster: that of the newest visible mark
+
 	mu      sync.Mutex
 	visible kv.SeqNum
 	ahead   ranges        // applied, while smaller numbers are not
 	moved   chan struct{} // closed when visible grows; nil if no goroutine waits
 	pins    list.List     // of *pin, oldest first
+	marks   []timeMark    // of times that are not visible yet, in order
+}
+
+// timeMark says what time it is from a number on.
+type timeMark struct {
+	seq  kv.SeqNum
+	time uint64
 }
 
 // pin keeps a version of the store: while it is registered, compaction keeps everything
@@ -85,10 +95,23 @@ func (s *sequencer) Applied(base kv.SeqNum, units uint32) {
 	for len(s.ahead) > 0 && s.ahead[0].from == s.visible+1 {
 		s.visible = heap.Pop(&s.ahead).(seqRange).to - 1
 	}
+	for len(s.marks) > 0 && s.marks[0].seq <= s.visible {
+		s.time.Store(s.marks[0].time)
+		s.marks = s.marks[1:]
+	}
 	if s.moved != nil {
 		close(s.moved)
 		s.moved = nil
 	}
+}
+
+// AppliedTime is Applied of a number that only says what time it is from there on. Times and
+// their numbers ascend from call to call. So a version has one time.
+func (s *sequencer) AppliedTime(seq kv.SeqNum, time uint64) {
+	s.mu.Lock()
+	s.marks = append(s.marks, timeMark{seq, time})
+	s.mu.Unlock()
+	s.Applied(seq, 1)
 }
 
 // Visible returns the number up to which everything can be read.

@@ -45,7 +45,8 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 		// first snapshot. If the clock has advanced since, keys that have expired would
 		// come back for this snapshot, so it gets a version of its own. A store without
 		// expiry does not need that, and one on a full disk must not write.
-		share := e.clock.bound.Load() == nil || e.readOnly.Load()
+		// In a cluster every version has one time: see sequencer.AppliedTime.
+		share := e.member != nil || e.clock.bound.Load() == nil || e.readOnly.Load()
 		s, ok, err := e.snapshots.begin(p, lease, share)
 		if ok || err != nil {
 			s.Epoch = e.epoch
@@ -61,12 +62,15 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 // then a new version. It does not wait for the disk. If a crash takes the record, its
 // number is not given out again.
 func (e *Engine) tick(ctx context.Context) error {
-	seq, err := commit.AppendEmpty(ctx, e.log)
+	if e.member != nil {
+		return e.sequencer.WaitVisible(ctx, 1) // the first entry of the first leader
+	}
+	seq, err := commit.AppendEmpty(ctx, e.own.log)
 	if err != nil {
 		return err
 	}
 	e.sequencer.Applied(seq, 1)
-	e.log.Flush()
+	e.own.log.Flush()
 	return e.sequencer.WaitVisible(ctx, seq)
 }
 
@@ -96,6 +100,11 @@ func (e *Engine) ReleaseSnapshot(id uint64) {
 // pin pins a version of all partitions that holds every write acknowledged before
 // the call (G3). The caller must release it.
 func (e *Engine) pin(ctx context.Context) (*pin, error) {
+	if e.member != nil {
+		if err := e.member.round(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := e.sequencer.WaitVisible(ctx, e.acknowledged()); err != nil {
 		return nil, err
 	}

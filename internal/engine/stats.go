@@ -49,7 +49,7 @@ func (e *Engine) Stats() Stats {
 	defer e.events.Guard()
 	s := Stats{
 		Cache:   e.cache.Stats(),
-		Visible: e.sequencer.Visible(), Clock: e.clock.Now(), Snapshots: e.snapshots.count(),
+		Visible: e.sequencer.Visible(), Clock: e.now(), Snapshots: e.snapshots.count(),
 		MemtableBytes: e.budget.used(), MemtableLimit: e.budget.limit,
 		Shed: e.budget.sheds.Load(), Pressure: e.budget.pressure(),
 		ReadOnly: e.readOnly.Load(), DiskFree: e.disk.free.Load(),
@@ -65,7 +65,8 @@ func (e *Engine) Stats() Stats {
 	s.Pins, s.PinAge = e.sequencer.pinned()
 	s.Checkpoints, s.CheckpointAge = e.checkpoints.oldest()
 	for i, p := range e.partitions {
-		stats := PartitionStats{p.Stats(), e.coordinators[i].Stats()}
+		c := e.own.coordinatorOf(e.member, i)
+		stats := PartitionStats{p.Stats(), c.Stats()}
 		s.Conflicts += stats.Conflicts
 		s.Duplicates += stats.Duplicates
 		s.Partitions = append(s.Partitions, stats)

@@ -248,7 +248,7 @@ func TestBatchMeetsClosedPartitions(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	e.scheduler.close()
 	for i, p := range e.partitions {
-		e.coordinators[i].Close()
+		e.own.coordinators[i].Close()
 		require.NoError(t, p.Close())
 	}
 	ctx, cancel := context.WithDeadline(t.Context(), testwait.Deadline())

@@ -173,7 +173,7 @@ func (w *walker) pass(low, high int) (err error) {
 // passes would be in memory.
 func (w *walker) closePartitions() error {
 	err := w.e.closePartitions()
-	w.e.partitions, w.e.coordinators = nil, nil
+	w.e.partitions, w.e.own.coordinators = nil, nil
 	w.e.budget = w.e.emptyBudget(math.MaxInt64) // it asks no memtable to be sealed
 	runtime.GC()
 	return err

@@ -41,7 +41,8 @@ func (e *Engine) DeleteRange(ctx context.Context, r kv.Range, o kv.WriteOptions)
 
 func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.SeqNum, error) {
 	defer e.events.Guard()
-	if err := e.writable(op.Kind != kv.KindPut); err != nil {
+	to, err := e.writable(op.Kind != kv.KindPut)
+	if err != nil {
 		return 0, err
 	}
 	watch := startWatch(o.Stages)
@@ -57,7 +58,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	}
 	defer e.leave(size)
 	s.call.Reset(1)
-	s.groups[0].Reset(e.coordinators[e.route(s.write.Hash)], s.call, s.writes[:])
+	s.groups[0].Reset(to.coordinators[e.route(s.write.Hash)], s.call, s.writes[:])
 	if watch.on() {
 		s.groups[0].Time()
 	}
@@ -75,7 +76,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	}
 	watch.addTrace(s.call.Trace())
 	watch.stop()
-	e.makeDurable(ctx, s.writes[:])
+	to.makeDurable(ctx, s.writes[:])
 	version, err := s.write.Version, s.write.Err
 	s.write = kv.Write{}
 	e.singles.Put(s)
@@ -127,7 +128,8 @@ func identify(o *kv.WriteOptions, b *kv.WriteBatch) {
 // *kv.ConditionError.
 func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	defer e.events.Guard()
-	if err := e.writable(deletesAmong(writes)); err != nil {
+	to, err := e.writable(deletesAmong(writes))
+	if err != nil {
 		return err
 	}
 	if len(writes) > kv.MaxBatchOps {
@@ -156,11 +158,11 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	defer e.leave(size)
 	switch {
 	case len(guarded) == 0:
-		e.writePlain(ctx, writes, &watch)
+		e.writePlain(ctx, to, writes, &watch)
 	case len(guarded) == len(writes):
-		e.writeConditional(ctx, guarded, &watch)
+		e.writeConditional(ctx, to, guarded, &watch)
 	default:
-		e.writeBoth(ctx, writes, guarded, &watch)
+		e.writeBoth(ctx, to, writes, guarded, &watch)
 	}
 	return nil
 }
@@ -172,22 +174,22 @@ func deletesAmong(writes []*kv.Write) bool {
 }
 
 // writeBoth performs the conditional writes and the others concurrently.
-func (e *Engine) writeBoth(ctx context.Context, writes, guarded []*kv.Write, watch *stopwatch) {
+func (e *Engine) writeBoth(ctx context.Context, to *writers, writes, guarded []*kv.Write, watch *stopwatch) {
 	other := watch.fork()
 	var plain sync.WaitGroup
 	plain.Go(func() {
 		defer e.events.Guard()
-		e.writePlain(ctx, writes, &other)
+		e.writePlain(ctx, to, writes, &other)
 		other.stop()
 	})
-	e.writeConditional(ctx, guarded, watch)
+	e.writeConditional(ctx, to, guarded, watch)
 	watch.stop()
 	plain.Wait()
 	watch.join(&other)
 }
 
 // writePlain hands the valid writes without conditions to their partitions.
-func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stopwatch) {
+func (e *Engine) writePlain(ctx context.Context, to *writers, writes []*kv.Write, watch *stopwatch) {
 	shares := e.shareWrites(writes)
 	if len(shares) == 0 {
 		return
@@ -195,7 +197,7 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 	call := commit.NewCall(len(shares))
 	groups := make([]*commit.WriteGroup, len(shares))
 	for i, s := range shares {
-		groups[i] = e.coordinators[s.partition].NewWriteGroup(call, s.writes)
+		groups[i] = to.coordinators[s.partition].NewWriteGroup(call, s.writes)
 		if watch.on() {
 			groups[i].Time()
 		}
@@ -205,7 +207,7 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 	case <-call.Done():
 		watch.addTrace(call.Trace())
 		for _, s := range shares {
-			e.makeDurable(ctx, s.writes)
+			to.makeDurable(ctx, s.writes)
 		}
 	case <-ctx.Done():
 		var late *trace.Batch // of a group that is not decided yet
@@ -266,7 +268,8 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 // Errors: as Put, and a *kv.ConditionError.
 func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
 	defer e.events.Guard()
-	if err := e.writable(onlyDeletes(b.Ops())); err != nil {
+	to, err := e.writable(onlyDeletes(b.Ops()))
+	if err != nil {
 		return 0, err
 	}
 	if err := errors.Join(b.Check(e.opts.limits), checkDurability(o.Durability), e.checkOps(b)); err != nil {
@@ -282,16 +285,16 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 	identify(&o, b)
 	b.Normalize(e.opts.limits)
 	if len(b.Guards()) > 0 {
-		return e.applyConditional(ctx, b, o, &watch)
+		return e.applyConditional(ctx, to, b, o, &watch)
 	}
 	if home, ok := e.homeOf(b.Ops()); ok {
-		return e.applyWithin(ctx, e.coordinators[home], b, o, &watch)
+		return e.applyWithin(ctx, to, home, b, o, &watch)
 	}
-	c, err := e.propose(ctx, e.newProposal(b, o))
+	c, err := e.propose(ctx, e.newProposal(to, b, o))
 	if err != nil {
 		return 0, err
 	}
-	return e.await(ctx, c, o, &watch)
+	return e.await(ctx, to, c, o, &watch)
 }
 
 // homeOf returns the partition of all operations, if there is one.
@@ -306,9 +309,9 @@ func (e *Engine) homeOf(ops []kv.Op) (home int, ok bool) {
 }
 
 // applyWithin commits a batch all of whose keys are in one partition, through its inbox.
-func (e *Engine) applyWithin(ctx context.Context, c *commit.Coordinator, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
+func (e *Engine) applyWithin(ctx context.Context, to *writers, home int, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	call := commit.NewCall(1)
-	g := c.NewBatchGroup(call, b, e.durability(o.Durability), o.RequestID)
+	g := to.coordinators[home].NewBatchGroup(call, b, e.durability(o.Durability), o.RequestID)
 	if watch.on() {
 		g.Time()
 	}
@@ -321,7 +324,7 @@ func (e *Engine) applyWithin(ctx context.Context, c *commit.Coordinator, b *kv.W
 	}
 	version, err := g.Result()
 	if g.Deduplicated() {
-		err = commit.AwaitDurable(ctx, e.log, e.durability(o.Durability))
+		err = commit.AwaitDurable(ctx, to.log, e.durability(o.Durability))
 	}
 	o.Note(g.Deduplicated() && err == nil)
 	return version, err
@@ -357,6 +360,10 @@ func (e *Engine) checkOp(op *kv.Op) error {
 	case op.Kind != kv.KindPut:
 		return fmt.Errorf("%w: %s with an expiry", kv.ErrInvalidArgument, op.Kind)
 	}
+	if e.member != nil {
+		e.member.expires.Store(true)
+		return nil
+	}
 	err := e.clock.use()
 	if vfs.CannotWrite(err) {
 		e.spaceRefused(err)
@@ -366,6 +373,9 @@ func (e *Engine) checkOp(op *kv.Op) error {
 }
 
 func (e *Engine) durability(d kv.Durability) kv.Durability {
+	if e.member != nil {
+		return kv.DurabilitySync // what is acknowledged is on the disks of a majority
+	}
 	if d == kv.DurabilityDefault {
 		return e.opts.Durability
 	}

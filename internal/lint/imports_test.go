@@ -57,17 +57,18 @@ var floors = map[string]float64{
 	"internal/descriptor": 1,
 	"internal/memory":     1,
 
-	"internal/memtable":  1,
-	"internal/logfile":   0.75,
-	"internal/wal":       1,
-	"internal/raftlog":   1,
-	"internal/replica":   2,
-	"internal/sstable":   1,
-	"internal/valuefile": 1,
-	"internal/manifest":  1,
-	"internal/mergeiter": 1,
-	"internal/frame":     1,
-	"internal/rawconn":   0.5,
+	"internal/memtable":   1,
+	"internal/logfile":    0.75,
+	"internal/wal":        1,
+	"internal/raftlog":    1,
+	"internal/replica":    2,
+	"internal/replicated": 4.5,
+	"internal/sstable":    1,
+	"internal/valuefile":  1,
+	"internal/manifest":   1,
+	"internal/mergeiter":  1,
+	"internal/frame":      1,
+	"internal/rawconn":    0.5,
 
 	"internal/verify": 1.5,
 
@@ -140,7 +141,7 @@ var outside = map[string][]string{
 const raftLibrary = "go.etcd.io/raft/v3"
 
 // replication lists the packages that may import raftLibrary.
-var replication = []string{"internal/raftlog", "internal/replica", "internal/peer"}
+var replication = []string{"internal/raftlog", "internal/replica", "internal/replicated", "internal/peer"}
 
 type listedPackage struct {
 	ImportPath string

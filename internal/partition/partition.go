@@ -108,8 +108,9 @@ func Open(o Options) (*Partition, error) {
 	return p, nil
 }
 
-// Replay applies this partition's operations of one record of the log, unless a
-// table has them. Before Start only; not safe for concurrent use.
+// Replay applies one of this partition's operations of a record of the log, unless a table has
+// it. Recovery calls it before Start; a member of a cluster, whose log is replayed while the
+// store is open, calls it later too, on the goroutine that applies records.
 func (p *Partition) Replay(base kv.SeqNum, op *record.Op) {
 	if base+kv.SeqNum(op.Unit) <= p.FlushedSeq() {
 		return

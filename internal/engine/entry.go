@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// entry is a record as the log of a cluster holds it: what the log of a single node keeps
+// beside a record is in it. The layout, with numbers little-endian:
+//
+//	0   1  format version: 1
+//	1   1  kind: 1 writes, 2 time
+//	2   8  first number
+//	10  4  commit units
+//	14     writes: the record, as in package record; time: u64 Unix milliseconds
+type entry struct {
+	kind    entryKind
+	base    kv.SeqNum
+	units   uint32
+	payload []byte // of writes
+	time    uint64
+}
+
+type entryKind uint8
+
+const (
+	entryWrites entryKind = 1
+	entryTime   entryKind = 2 // the store's clock is at this time from its number on
+
+	entryVersion     = 1
+	entryHeaderBytes = 14
+)
+
+// last returns the newest number of the entry.
+func (e *entry) last() kv.SeqNum { return e.base + kv.SeqNum(e.units) - 1 }
+
+func (e *entry) encode() []byte {
+	b := make([]byte, 0, entryHeaderBytes+max(len(e.payload), 8))
+	b = append(b, entryVersion, byte(e.kind))
+	b = binary.LittleEndian.AppendUint64(b, uint64(e.base))
+	b = binary.LittleEndian.AppendUint32(b, e.units)
+	if e.kind == entryTime {
+		return binary.LittleEndian.AppendUint64(b, e.time)
+	}
+	return append(b, e.payload...)
+}
+
+// decodeEntry is the inverse of encode. The payload borrows b.
+func decodeEntry(b []byte) (e entry, err error) {
+	if len(b) > 0 && b[0] != entryVersion {
+		return e, fmt.Errorf("%w %d of a record of the cluster; this kvd knows %d: use a newer kvd", kv.ErrUnsupportedVersion, b[0], entryVersion)
+	}
+	if len(b) < entryHeaderBytes {
+		return e, fmt.Errorf("%w: a record of the cluster has %d bytes, want at least %d", kv.ErrCorrupt, len(b), entryHeaderBytes)
+	}
+	e.kind, e.payload = entryKind(b[1]), b[entryHeaderBytes:]
+	e.base, e.units = kv.SeqNum(binary.LittleEndian.Uint64(b[2:])), binary.LittleEndian.Uint32(b[10:])
+	switch {
+	case e.units == 0 || e.base == 0 || e.base > kv.MaxSeqNum-kv.SeqNum(e.units):
+		return e, fmt.Errorf("%w: a record of the cluster has %d units from number %d on", kv.ErrCorrupt, e.units, e.base)
+	case e.kind == entryTime && e.units == 1 && len(e.payload) == 8:
+		e.time, e.payload = binary.LittleEndian.Uint64(e.payload), nil
+	case e.kind != entryWrites:
+		return e, fmt.Errorf("%w: a record of the cluster has kind %d, %d units and %d bytes", kv.ErrCorrupt, e.kind, e.units, len(e.payload))
+	}
+	return e, nil
+}

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// The segments of a replicated log lie where those of a single node's log do.
+func isReplicated(name string) bool { return strings.HasSuffix(name, ".raft") }
+func isWAL(name string) bool        { return strings.HasSuffix(name, ".wal") }
+
+// checkAlone refuses to open the store of a member of a cluster as that of a single node, which
+// would not find its log.
+func (e *Engine) checkAlone() error {
+	if !e.hasSegments(isReplicated) {
+		return nil
+	}
+	return fmt.Errorf("%w: the store is a member of a cluster: open it as that", kv.ErrInvalidArgument)
+}
+
+// hasSegments reports whether the directory of the log has some. What is wrong with the
+// directory, opening the log reports.
+func (e *Engine) hasSegments(of func(name string) bool) bool {
+	names, _ := e.opts.FS.List(descriptor.LogDir(e.dir))
+	for _, name := range names {
+		if of(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// openMember takes the place of openLog: the log is opened, and continues in startMember.
+func (e *Engine) openMember() error {
+	if e.hasSegments(isWAL) {
+		return fmt.Errorf("%w: the store has the log of a single node: it cannot become a member of a cluster yet", kv.ErrInvalidArgument)
+	}
+	err := e.member.log.Open(LogFiles{
+		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), SegmentBytes: e.opts.SegmentBytes, Created: e.recovery.Created, Boot: e.epoch,
+	})
+	if err != nil {
+		return err
+	}
+	if e.recovery.Created {
+		if err := vfs.WriteAtomic(e.opts.FS, descriptor.Path(e.dir), e.descriptor.Encode()); err != nil {
+			return err
+		}
+	}
+	e.recovery.NextSeq = 1
+	for _, p := range e.partitions {
+		e.recovery.NextSeq = max(e.recovery.NextSeq, p.FlushedSeq()+1, p.MaxSeq()+1)
+	}
+	e.places, err = findPlaces(e.opts.FS, e.dir, e.descriptor.Partitions)
+	return err
+}
+
+// startMember lets the log continue after the lowest position that a partition has saved, and
+// starts the maintenance loop.
+func (e *Engine) startMember() error {
+	at, err := e.lowestPosition()
+	if err != nil {
+		return err
+	}
+	if err := e.member.start(at); err != nil {
+		return err
+	}
+	e.maintenance.done.Go(e.maintainMember)
+	return nil
+}
+
+// lowestPosition returns the lowest position that a partition has saved; nil if one has saved
+// none.
+func (e *Engine) lowestPosition() (*Position, error) {
+	var lowest *Position
+	for _, p := range e.partitions {
+		at, err := savedPosition(p)
+		if err != nil || at == nil {
+			return nil, err
+		}
+		if lowest == nil || at.Index < lowest.Index {
+			lowest = at
+		}
+	}
+	return lowest, nil
+}

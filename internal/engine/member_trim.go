@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// maintainMember is the maintenance loop of a member of a cluster: as maintain, but that the
+// log is not the node's own.
+func (e *Engine) maintainMember() {
+	defer e.events.Guard()
+	tick := time.NewTicker(housekeepingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.maintenance.stop:
+			return
+		case <-e.member.log.Done():
+			e.fail(e.member.log.Err())
+			return
+		case <-e.disk.wake:
+			e.watchDisk(false)
+		case <-tick.C:
+			if e.checkPlaces(); e.misplaced.Load() {
+				return
+			}
+			e.watchDisk(true)
+			e.endLeases(time.Now())
+			if !e.disk.unwritable.Load() {
+				e.keepSpace(time.Now())
+			}
+			e.member.stamp()
+		case <-e.maintenance.wake:
+		}
+		if !e.disk.unwritable.Load() {
+			if err := e.member.trim(); err != nil {
+				e.trimFailed(err)
+			}
+		}
+	}
+}
+
+// trimFailed reports an error of trim; one of a manifest is final.
+func (e *Engine) trimFailed(err error) {
+	switch {
+	case errors.Is(err, kv.ErrFailed):
+		e.fail(err)
+	case vfs.CannotWrite(err):
+		e.spaceRefused(err)
+	default:
+		e.backgroundError(err)
+	}
+}
+
+// stamp sets the store's clock, if this node leads and keys may expire.
+func (m *member) stamp() {
+	if w := m.leading.Load(); w != nil && m.expires.Load() {
+		w.tenure.stamp()
+	}
+}
+
+// trim gives up the log that all partitions have flushed, except for about a segment: nodes
+// that were away for a short time get that. A partition to which no writes go saves
+// its position, and one whose oldest unflushed write holds too much log is flushed.
+func (m *member) trim() error {
+	// Before a partition is seen to have nothing unflushed. After a restart what is in tables
+	// counts as visible, although not all partitions have it yet.
+	visible := min(m.e.sequencer.Visible(), kv.SeqNum(m.applied.Load()))
+	var lowest *Position
+	for _, p := range m.e.partitions {
+		at, err := savedPosition(p)
+		if err != nil {
+			return err
+		}
+		if at == nil {
+			at = &Position{} // the beginning
+		}
+		if lowest == nil || at.Index < lowest.Index {
+			lowest = at
+		}
+		if err := m.advance(p, m.places.since(at.Index), visible); err != nil {
+			return err
+		}
+	}
+	keep, ok := m.places.before(m.e.opts.SegmentBytes)
+	if upTo := min(lowest.Index, keep.Index); ok && upTo > m.compacted {
+		m.compacted = upTo
+		m.log.Compact(upTo)
+		m.places.forget(upTo)
+	}
+	return nil
+}
+
+// advance moves the position of a partition if it holds too much of the log: so many bytes.
+func (m *member) advance(p *partition.Partition, held int64, visible kv.SeqNum) error {
+	switch _, unflushed := p.UnflushedFrom(); {
+	case unflushed && held > m.e.opts.logBytes:
+		p.Seal()
+	case !unflushed && held >= m.e.opts.SegmentBytes:
+		return p.SavePosition(m.life, visible)
+	}
+	return nil
+}
+
+// savedPosition returns the position that a partition has saved with its tables, nil if none.
+func savedPosition(p *partition.Partition) (*Position, error) {
+	b := p.SavedPosition()
+	if b == nil {
+		return nil, nil
+	}
+	at, err := DecodePosition(b)
+	if err != nil {
+		return nil, fmt.Errorf("manifest of partition %d: %w", p.ID(), err)
+	}
+	return &at, nil
+}
+
+// positionAt implements partition.Options.Position.
+func (m *member) positionAt(flushed kv.SeqNum) []byte {
+	at, ok := m.places.at(flushed)
+	if !ok {
+		return nil
+	}
+	return at.Encode()
+}

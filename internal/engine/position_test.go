@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"encoding/hex"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+func examplePosition() Position {
+	return Position{Index: 300, Term: 7, Seq: 1 << 40, Time: 1_700_000_000_000, Conf: []byte("configuration")}
+}
+
+func exampleEntries() []entry {
+	return []entry{
+		{kind: entryWrites, base: 900, units: 3, payload: []byte("payload")},
+		{kind: entryTime, base: 903, units: 1, time: 1_700_000_000_000},
+	}
+}
+
+// The formats of the first version: what nodes send each other and keep.
+func TestFormatsOfAMemberAreThoseOfVersionOne(t *testing.T) {
+	at := examplePosition()
+	encoded := at.Encode()
+	lines := []string{hex.EncodeToString(encoded)}
+	for _, e := range exampleEntries() {
+		lines = append(lines, hex.EncodeToString(e.encode()))
+	}
+	want, err := os.ReadFile("testdata/member/v1.hex")
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimSpace(string(want)), strings.Join(lines, "\n"), "a format has changed: that needs a new version")
+
+	decoded, err := DecodePosition(encoded)
+	require.NoError(t, err)
+	require.Equal(t, at, decoded)
+	for _, e := range exampleEntries() {
+		got, err := decodeEntry(e.encode())
+		require.NoError(t, err)
+		require.Equal(t, e, got)
+	}
+}
+
+func TestDamagedFormatsOfAMemberAreRefused(t *testing.T) {
+	at := examplePosition()
+	b := at.Encode()
+	for n := range positionBytes {
+		_, err := DecodePosition(b[:n])
+		require.ErrorIs(t, err, kv.ErrCorrupt, "%d bytes", n)
+	}
+	b[0]++
+	_, err := DecodePosition(b)
+	require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
+	for _, e := range exampleEntries() {
+		b := e.encode()
+		for n := range entryHeaderBytes {
+			_, err := decodeEntry(b[:n])
+			require.ErrorIs(t, err, kv.ErrCorrupt, "%d bytes", n)
+		}
+		b[0]++
+		_, err := decodeEntry(b)
+		require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
+	}
+	for _, e := range []entry{
+		{kind: entryWrites, base: 1}, {kind: entryWrites, units: 1}, {kind: 9, base: 1, units: 1},
+		{kind: entryTime, base: 1, units: 2}, {kind: entryWrites, base: kv.MaxSeqNum, units: 1},
+	} {
+		_, err := decodeEntry(e.encode())
+		require.ErrorIs(t, err, kv.ErrCorrupt, "%+v", e)
+	}
+}
+
+func FuzzDecodeFormatsOfAMember(f *testing.F) {
+	at := examplePosition()
+	f.Add(at.Encode())
+	for _, e := range exampleEntries() {
+		f.Add(e.encode())
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if at, err := DecodePosition(b); err == nil {
+			require.Equal(t, b, at.Encode())
+		}
+		if e, err := decodeEntry(b); err == nil {
+			require.Equal(t, b, e.encode())
+		}
+	})
+}
+
+// The place that a partition saves is never above what it has flushed, and the samples are
+// bounded.
+func TestHistoryKnowsNoPlaceAboveWhatIsFlushed(t *testing.T) {
+	h := newPositions()
+	const entries = 10 * maxSamples
+	for i := range uint64(entries) {
+		h.note(Position{Index: i + 1, Term: 1, Seq: kv.SeqNum(2 * (i + 1))}, 10, i == 0)
+	}
+	require.LessOrEqual(t, len(h.samples), maxSamples)
+	_, found := h.at(1)
+	require.False(t, found)
+	for seq := kv.SeqNum(2); seq <= 2*entries+2; seq += 111 {
+		at, found := h.at(seq)
+		require.True(t, found)
+		require.LessOrEqual(t, at.Seq, seq)
+		require.LessOrEqual(t, seq-at.Seq, kv.SeqNum(2*h.stride+2), "at %d", seq)
+	}
+	last, _ := h.at(2 * entries)
+	require.EqualValues(t, entries, last.Index, "the newest place is known exactly")
+	require.LessOrEqual(t, h.since(entries), int64(10*h.stride))
+	require.InDelta(t, 10*(entries-500), h.since(500), float64(10*h.stride))
+	require.EqualValues(t, 10*entries, h.since(0))
+	old, found := h.before(5 * entries)
+	require.True(t, found)
+	require.LessOrEqual(t, old.Index, uint64(entries/2))
+	_, found = h.before(10*entries + 1)
+	require.False(t, found)
+	h.forget(old.Index)
+	at, found := h.at(old.Seq)
+	require.True(t, found)
+	require.Equal(t, old.Index, at.Index)
+	_, found = h.at(2)
+	require.False(t, found)
+}

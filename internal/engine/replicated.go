@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// ReplicatedLog is the log of a cluster, as a store that is a member of it needs it. The
+// engine calls Open, then Start, and in any case Close; after Start the other methods.
+type ReplicatedLog interface {
+	// Open opens the node's part of the log.
+	Open(LogFiles) error
+	// Start begins to call m, one call at a time: first Configure, with the configuration at
+	// the place where the store begins, then Apply for what is committed after it. at is that
+	// place; nil: the beginning of the history.
+	//
+	// Errors: kv.ErrCorrupt if the log does not continue from there.
+	Start(at *Position, m Member) error
+	// Propose proposes a record that was numbered in a tenure, and keeps it. It does not
+	// block. The outcome of the proposal is reported once to Member.Ended, by an id that is
+	// above all before, perhaps before Propose returns.
+	//
+	// Errors, without an outcome: wal.ErrNoRoomYet, after which the same record is proposed
+	// again, before any later one, when outcomes have been reported; what ended the log.
+	Propose(t Tenure, record []byte) (id uint64, err error)
+	// Read returns once everything that was acknowledged anywhere before the call has been
+	// applied here. Errors: the cause of ctx; kv.ErrOverloaded; what ended the log.
+	Read(ctx context.Context) error
+	// Leader returns the id of the node that leads, 0 if it is not known.
+	Leader() uint64
+	// Compact gives up the entries up to an index, which the store holds durably. It does not
+	// wait. The log may keep more.
+	Compact(index uint64)
+	// Done is closed when the log has ended; Err then returns why, kv.ErrClosed after Close.
+	Done() <-chan struct{}
+	Err() error
+	// Close ends the log, after a last report of outcomes, and waits for that. Idempotent.
+	Close() error
+}
+
+// LogFiles says where the node's part of a replicated log is.
+type LogFiles struct {
+	FS           vfs.FS
+	Dir          string
+	SegmentBytes int64
+	Created      bool   // the store is being created: there may be no log yet
+	Boot         uint64 // random id of this opening of the store
+}
+
+// Tenure is a time in which this node takes proposals, one after the other without a gap. A
+// tenure lies within one term; a term may have several.
+type Tenure struct{ Term, Number uint64 }
+
+// Outcome is the end of a proposal.
+type Outcome struct {
+	ID        uint64
+	Committed bool // and applied here; otherwise it was not, and may still be committed
+}
+
+// Member is what a replicated log calls: the store. None of the calls may be concurrent with
+// another one.
+type Member interface {
+	// Apply applies a committed record, which it borrows.
+	Apply(index, term uint64, record []byte) error
+	// Configure notes the configuration that holds from an index on.
+	Configure(index, term uint64, conf []byte) error
+	// Lead says that a tenure has begun, and Lost that it is over: no further record of it is
+	// taken. Some may still be committed.
+	Lead(Tenure)
+	Lost(Tenure)
+	// Ended reports outcomes, in the order of the calls of Propose, after what is committed
+	// was applied.
+	Ended([]Outcome)
+}
+
+// leaderless is why a write is refused here.
+func leaderless(log ReplicatedLog) error { return &kv.NotLeaderError{Leader: log.Leader()} }

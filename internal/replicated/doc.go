@@ -1,0 +1,61 @@
+// Package replicated joins a store and a Raft group: a [Log] is the replicated log of package
+// replica as package engine needs it, so that the store is the state machine of the group.
+//
+// It knows positions, configurations and tenures of both. It knows neither what a record means
+// nor the network: messages of other nodes come to [Log.Deliver] and go to a
+// replica.Transport.
+//
+// # A member of a cluster
+//
+// The records are those that a single node logs, with their first number and their commit units
+// (engine/entry.go). The leader's coordinators validate, number and propose them; every node
+// inserts what is committed, in order, and judges nothing. The Raft log is the commit log:
+// there is no second log and no second sync.
+//
+//	P1. A partition saves, in the same edit as the tables that it flushes, a place in the log
+//	    that is not above what is flushed, with the term, the configuration, the number and
+//	    the time there. The node continues from the lowest of these places, and skips what is
+//	    in tables by number.
+//	P2. The log is given up only up to the lowest place that is saved. If entries between that
+//	    place and the log are missing, or the log ends before it, the node does not start.
+//	P3. A store without any saved place continues from the beginning of the history. The first
+//	    voters write that beginning to their empty logs, after the file STORE is durable.
+//	P4. The coordinators of a tenure number from the state after the last entry of the log. When
+//	    the tenure is over they insert what is committed, answer kv.ErrUncertain for the rest,
+//	    and hand on the request ids of what was inserted.
+//
+// # Reads
+//
+// Every node answers reads, linearizably: it asks the leader for its commit index, by a round
+// that all reads of the moment share, and shows what is applied up to there first. Snapshots
+// and scans are of the node that they begin on. Writes, transactions and conditions are for the
+// leader; other nodes refuse them with a kv.NotLeaderError.
+//
+// # Time
+//
+// The time at which keys expire is part of the replicated state. The leader sets it by an entry
+// of its own: when its tenure begins, and every second if keys with an expiry were written. It
+// takes its own clock, or the last time set if that is later. All nodes read at the time that
+// was set last, so a key that has expired on one has expired on all, and no failover brings it
+// back. A key stays for up to a second longer than it would on a single node.
+//
+// # Durability
+//
+// All writes are as durable as sync asks: on the disks of a majority.
+//
+// # Not here yet
+//
+//   - A node cannot join, nor get a checkpoint: the first voters are those of the configuration,
+//     and a node that needs entries which the others have given up stays behind.
+//     Checkpoints, archives and opening for reading only are refused on a member.
+//   - A single node's store cannot become the first member.
+//   - After a restart a node knows the request ids of what it replays, that is from the lowest
+//     saved place on. For older ones that are sent again a leader answers kv.ErrUncertain.
+//   - A disk that is full, or a file system that becomes read-only, ends a member when
+//     its log cannot be written; the leadership is not handed over before.
+//   - If the clock of a new leader is behind the time set last, that time stands still until
+//     the clock has caught up; if it is years ahead, keys expire at once.
+//   - Scrubs leave the log out, statistics say nothing about it, and states are not compared
+//     between the nodes.
+//   - Stale reads, forwarding of writes to the leader, and the daemon.
+package replicated

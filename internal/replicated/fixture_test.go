@@ -1,0 +1,211 @@
+package replicated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// cluster is a group of stores in one process, over a network in memory. It runs in a bubble of
+// testing/synctest.
+type cluster struct {
+	t     *testing.T
+	nodes []*node // of the ids 1, 2, ...
+	tune  func(*engine.Options)
+
+	mu   sync.Mutex
+	drop func(from, to uint64, m *pb.Message) bool // nil: no message is lost
+}
+
+// node is a member; store and log are nil while it is stopped.
+type node struct {
+	c     *cluster
+	id    uint64
+	fs    *vfs.Mem
+	store *engine.Engine
+
+	mu  sync.Mutex
+	log *Log
+}
+
+// startCluster starts so many stores.
+func startCluster(t *testing.T, size int, tune func(*engine.Options)) *cluster {
+	c := &cluster{t: t, tune: tune}
+	for i := range size {
+		c.nodes = append(c.nodes, &node{c: c, id: uint64(i + 1), fs: vfs.NewMem()})
+	}
+	for _, n := range c.nodes {
+		n.start()
+	}
+	return c
+}
+
+func (c *cluster) ids() (ids []uint64) {
+	for _, n := range c.nodes {
+		ids = append(ids, n.id)
+	}
+	return ids
+}
+
+// open opens the store of a node, which is stopped.
+func (n *node) open() error {
+	log := New(Config{Cluster: 7, Node: n.id, Voters: n.c.ids(), Transport: n})
+	o := engine.Options{
+		FS: n.fs, Partitions: 3, MemtableBytes: 256 << 10, CacheBytes: 64 << 10, SegmentBytes: 64 << 10, LowDiskBytes: 1, Replicated: log,
+	}
+	if n.c.tune != nil {
+		n.c.tune(&o)
+	}
+	n.mu.Lock()
+	n.log = log
+	n.mu.Unlock()
+	store, err := engine.Open("data", o)
+	n.store = store
+	return err
+}
+
+func (n *node) start() { require.NoError(n.c.t, n.open()) }
+
+func (n *node) stop() {
+	if n.store == nil {
+		return
+	}
+	require.NoError(n.c.t, n.store.Close(), "node %d", n.id)
+	n.mu.Lock()
+	n.log, n.store = nil, nil
+	n.mu.Unlock()
+}
+
+// crash stops the node as a power cut does: what was not synced is lost.
+func (n *node) crash() {
+	image := n.fs.CrashImage(vfs.DropAll, nil)
+	n.stop()
+	n.fs = image
+}
+
+func (c *cluster) stop() {
+	c.lose(nil)
+	for _, n := range c.nodes {
+		n.stop()
+	}
+}
+
+// lose sets which messages are lost.
+func (c *cluster) lose(drop func(from, to uint64, m *pb.Message) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop = drop
+}
+
+// cutOff loses all messages from and to a node.
+func (c *cluster) cutOff(id uint64) {
+	c.lose(func(from, to uint64, _ *pb.Message) bool { return from == id || to == id })
+}
+
+// Send implements replica.Transport.
+func (n *node) Send(messages []*pb.Message) {
+	for _, m := range messages {
+		n.c.mu.Lock()
+		lost := n.c.drop != nil && n.c.drop(n.id, m.GetTo(), m)
+		n.c.mu.Unlock()
+		to := n.c.nodes[m.GetTo()-1]
+		to.mu.Lock()
+		log := to.log
+		to.mu.Unlock()
+		if !lost && log != nil {
+			log.Deliver(proto.Clone(m).(*pb.Message))
+		}
+	}
+}
+
+// leader waits until a node other than those given takes writes, and returns it.
+func (c *cluster) leader(except ...uint64) *node {
+	for range 1000 {
+		for _, n := range c.nodes {
+			if n.store != nil && !slices.Contains(except, n.id) && n.leads() {
+				return n
+			}
+		}
+		time.Sleep(replica.TickInterval)
+		synctest.Wait()
+	}
+	require.Fail(c.t, "no node leads")
+	return nil
+}
+
+// leads reports whether the node takes writes: an invalid one is refused for that.
+func (n *node) leads() bool {
+	_, err := n.store.Put(c(n), nil, nil, kv.WriteOptions{})
+	return !errors.Is(err, kv.ErrNotLeader)
+}
+
+func c(n *node) context.Context { return n.c.t.Context() }
+
+// follower returns a node that does not lead.
+func (c *cluster) follower() *node {
+	for _, n := range c.nodes {
+		if n.store != nil && !n.leads() {
+			return n
+		}
+	}
+	require.Fail(c.t, "all nodes lead")
+	return nil
+}
+
+func (n *node) put(key, value string) kv.SeqNum {
+	version, err := n.store.Put(c(n), []byte(key), []byte(value), kv.WriteOptions{})
+	require.NoError(n.c.t, err)
+	return version
+}
+
+// get returns a value, "" if the key is absent.
+func (n *node) get(key string) string {
+	item, err := n.store.Get(c(n), []byte(key))
+	if err != nil {
+		require.ErrorIs(n.c.t, err, kv.ErrNotFound, "node %d", n.id)
+	}
+	return string(item.Value)
+}
+
+// digest returns the version of a scan and all that it found.
+func (n *node) digest() (kv.SeqNum, string) {
+	s, err := n.store.Scan(c(n), kv.Range{}, kv.ScanOptions{})
+	require.NoError(n.c.t, err, "node %d", n.id)
+	var all strings.Builder
+	for s.Next() {
+		i := s.Item()
+		fmt.Fprintf(&all, "%s=%s @%d until %d\n", i.Key, i.Value, i.Version, i.Expiry)
+	}
+	require.NoError(n.c.t, s.Err())
+	require.NoError(n.c.t, s.Close())
+	return s.Version(), all.String()
+}
+
+// agree fails unless all running nodes have the same state at the same version.
+func (c *cluster) agree() string {
+	version, want := c.leader().digest()
+	for _, n := range c.nodes {
+		if n.store == nil {
+			continue
+		}
+		at, got := n.digest()
+		require.Equal(c.t, version, at, "node %d", n.id)
+		require.Equal(c.t, want, got, "node %d", n.id)
+	}
+	return want
+}

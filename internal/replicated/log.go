@@ -1,0 +1,212 @@
+package replicated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/raftlog"
+	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// group is the number of the one group of a cluster.
+const group = 0
+
+// Config describes a node of a cluster. All fields are needed.
+type Config struct {
+	// Cluster is the random id of the cluster. Node is the id of this node in it; never 0, and
+	// never used by another node before.
+	Cluster, Node uint64
+	// Voters are the first nodes of the cluster, the same on all of them. They count when the
+	// store is created.
+	Voters    []uint64
+	Transport replica.Transport
+}
+
+// Log is the replicated log of a node. It implements engine.ReplicatedLog. Its methods are safe
+// for concurrent use, but for Open, Start and Close.
+type Log struct {
+	config Config
+	boot   uint64
+	file   *raftlog.Log
+
+	mu   sync.Mutex
+	loop *replica.Loop // nil before Start
+}
+
+var _ engine.ReplicatedLog = (*Log)(nil)
+
+// New returns a log that is not open.
+func New(c Config) *Log { return &Log{config: c} }
+
+// Open implements engine.ReplicatedLog.
+func (l *Log) Open(f engine.LogFiles) error {
+	l.boot = f.Boot
+	var err error
+	l.file, _, err = raftlog.Open(raftlog.Options{
+		FS: f.FS, Dir: f.Dir, StoreID: l.storeID(), SegmentBytes: f.SegmentBytes, Fresh: f.Created,
+	})
+	return err
+}
+
+// storeID returns the id that the checksums of the log's files cover. It is that of the node
+// and not that of the store, which is drawn again if the creation of a store is interrupted.
+func (l *Log) storeID() uint64 {
+	const odd = 0x9e37_79b9_7f4a_7c15
+	return l.config.Cluster ^ l.config.Node*odd
+}
+
+// Start implements engine.ReplicatedLog.
+func (l *Log) Start(at *engine.Position, m engine.Member) error {
+	start, err := l.position(at)
+	if err != nil {
+		return err
+	}
+	machine := stateMachine{m}
+	if err := machine.Configure(start.Index, start.Term, start.Conf); err != nil {
+		return err
+	}
+	core, err := replica.New(replica.Config{
+		ID: l.config.Node, Boot: l.boot, Log: l.file, Group: group, Start: start, Machine: machine, Transport: l.config.Transport,
+	})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock() // the first call of the loop may ask for it
+	defer l.mu.Unlock()
+	l.loop = replica.Start(core, proposer{m})
+	return nil
+}
+
+// running returns the loop, nil before Start.
+func (l *Log) running() *replica.Loop {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loop
+}
+
+// position returns where the store stands, for replica.
+func (l *Log) position(at *engine.Position) (replica.Position, error) {
+	if at == nil {
+		return l.beginning()
+	}
+	conf := &pb.ConfState{}
+	if err := proto.Unmarshal(at.Conf, conf); err != nil {
+		return replica.Position{}, fmt.Errorf("%w: configuration of the cluster: %w", kv.ErrCorrupt, err)
+	}
+	return replica.Position{Index: at.Index, Term: at.Term, Conf: conf}, nil
+}
+
+// beginning returns the position at which the history begins. It writes it to a log that is
+// empty (P3).
+func (l *Log) beginning() (replica.Position, error) {
+	g := l.file.Group(group)
+	last, err := g.LastIndex()
+	if err != nil {
+		return replica.Position{}, err
+	}
+	if last == 0 {
+		return replica.Bootstrap(l.file, group, l.config.Voters)
+	}
+	first, err := g.Snapshot()
+	if err != nil {
+		return replica.Position{}, err
+	}
+	mark := first.GetMetadata()
+	return replica.Position{Index: mark.GetIndex(), Term: mark.GetTerm(), Conf: mark.GetConfState()}, nil
+}
+
+// Deliver takes a message of another node, and ownership of it. It reports false, and drops the
+// message, if the log is not running or too many wait.
+func (l *Log) Deliver(m *pb.Message) bool {
+	loop := l.running()
+	return loop != nil && loop.Deliver(m)
+}
+
+// Status describes the node's part in the group. The log has been started.
+func (l *Log) Status() replica.Status { return l.running().Status() }
+
+// Transfer asks for a transfer of the leadership: see replica.Loop.Transfer.
+func (l *Log) Transfer(to uint64) { l.running().Transfer(to) }
+
+// Propose implements engine.ReplicatedLog.
+func (l *Log) Propose(t engine.Tenure, record []byte) (uint64, error) {
+	id, err := l.running().Propose(replica.Tenure(t), record)
+	if errors.Is(err, replica.ErrNoRoom) {
+		err = wal.ErrNoRoomYet
+	}
+	return id, err
+}
+
+// Read implements engine.ReplicatedLog.
+func (l *Log) Read(ctx context.Context) error { return l.running().Read(ctx) }
+
+// Leader implements engine.ReplicatedLog.
+func (l *Log) Leader() uint64 {
+	if loop := l.running(); loop != nil {
+		return loop.Status().Leader
+	}
+	return 0
+}
+
+// Compact implements engine.ReplicatedLog.
+func (l *Log) Compact(index uint64) { l.running().Compact(index) }
+
+// Done implements engine.ReplicatedLog.
+func (l *Log) Done() <-chan struct{} { return l.running().Done() }
+
+// Err implements engine.ReplicatedLog.
+func (l *Log) Err() error { return l.running().Err() }
+
+// Close implements engine.ReplicatedLog.
+func (l *Log) Close() error {
+	if loop := l.running(); loop != nil {
+		loop.Stop()
+	}
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+// stateMachine is the store as replica sees it.
+type stateMachine struct{ member engine.Member }
+
+// Apply implements replica.StateMachine.
+func (s stateMachine) Apply(index, term uint64, record []byte) error {
+	return s.member.Apply(index, term, record)
+}
+
+// Configure implements replica.StateMachine.
+func (s stateMachine) Configure(index, term uint64, conf *pb.ConfState) error {
+	b, err := proto.Marshal(conf)
+	if err != nil {
+		return err
+	}
+	return s.member.Configure(index, term, b)
+}
+
+// proposer is the store as the loop of replica sees it.
+type proposer struct{ member engine.Member }
+
+// Lead implements replica.Proposer.
+func (p proposer) Lead(t replica.Tenure) { p.member.Lead(engine.Tenure(t)) }
+
+// Lost implements replica.Proposer.
+func (p proposer) Lost(t replica.Tenure) { p.member.Lost(engine.Tenure(t)) }
+
+// Ended implements replica.Proposer.
+func (p proposer) Ended(outcomes []replica.Outcome) {
+	ended := make([]engine.Outcome, len(outcomes))
+	for i, o := range outcomes {
+		ended[i] = engine.Outcome{ID: o.ID, Committed: o.Result == replica.Committed}
+	}
+	p.member.Ended(ended)
+}

@@ -1,0 +1,190 @@
+package replicated
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// fill writes keys of several partitions, some of them anew.
+func (c *cluster) fill(from, n int) {
+	leader := c.leader()
+	for i := from; i < from+n; i++ {
+		leader.put(fmt.Sprintf("key %d", i%50), strings.Repeat(fmt.Sprint(i), 20))
+	}
+}
+
+// A node that restarts, in order or after a power cut, continues from what its partitions have
+// flushed, each for itself.
+func TestANodeRestarts(t *testing.T) {
+	for name, down := range map[string]func(*node){"in order": (*node).stop, "after a power cut": (*node).crash} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startCluster(t, 3, nil)
+				defer c.stop()
+				c.fill(0, 100)
+				for _, n := range c.nodes {
+					if n == c.leader() {
+						continue
+					}
+					require.NoError(t, n.store.Flush(t.Context()))
+					c.fill(100, 10) // some partitions have unflushed writes
+					down(n)
+					c.fill(110, 20)
+					n.start()
+					c.fill(130, 20)
+					c.agree()
+				}
+				leader := c.leader()
+				require.NoError(t, leader.store.Flush(t.Context()))
+				down(leader)
+				c.fill(150, 20)
+				leader.start()
+				c.agree()
+				for _, n := range c.nodes {
+					down(n)
+				}
+				for _, n := range c.nodes {
+					n.start()
+				}
+				c.fill(170, 5)
+				state := c.agree()
+				require.Contains(t, state, "key 24="+strings.Repeat("174", 20))
+				require.Equal(t, 50, strings.Count(state, "\n"))
+			})
+		})
+	}
+}
+
+// All nodes lose power at any moment: what was acknowledged is there, the same everywhere.
+func TestAllNodesLosePower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, func(o *engine.Options) { o.MemtableBytes = 64 << 10 })
+		defer c.stop()
+		for round := range 4 {
+			c.fill(100*round, 60)
+			if round%2 == 0 {
+				for _, n := range c.nodes {
+					require.NoError(t, n.store.Flush(t.Context()))
+				}
+			}
+			c.fill(100*round+60, 7)
+			version, before := c.leader().digest()
+			for _, n := range c.nodes {
+				n.crash()
+			}
+			for _, n := range c.nodes {
+				n.start()
+			}
+			at, after := c.leader().digest()
+			require.Greater(t, at, version, "the new leader has begun with an entry of its own")
+			require.Equal(t, before, after)
+			c.agree()
+		}
+	})
+}
+
+// The log is given up once everything is flushed, and a node that restarts then needs only the
+// rest. Partitions without writes do not hold it.
+func TestTheLogIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		leader := c.leader()
+		value := strings.Repeat("v", 4<<10)
+		for i := range 150 { // one partition alone is written to
+			leader.put("key", fmt.Sprint(i, value))
+			if i%40 == 39 {
+				for _, n := range c.nodes {
+					require.NoError(t, n.store.Flush(t.Context()))
+				}
+				time.Sleep(3 * time.Second)
+			}
+		}
+		state := c.agree()
+		for _, n := range c.nodes {
+			require.Less(t, logBytes(t, n.fs), int64(400<<10), "node %d", n.id)
+		}
+		for _, n := range c.nodes {
+			n.crash()
+		}
+		for _, n := range c.nodes {
+			n.start()
+		}
+		require.Equal(t, state, c.agree())
+	})
+}
+
+func logBytes(t *testing.T, fs *vfs.Mem) (sum int64) {
+	names, err := fs.List("data/wal")
+	require.NoError(t, err)
+	for _, name := range names {
+		info, err := fs.Stat(path.Join("data/wal", name))
+		require.NoError(t, err)
+		sum += info.Size()
+	}
+	return sum
+}
+
+// The stores of a single node and of a member are not opened as each other, and a member whose
+// log is gone, or lacks entries, does not start.
+func TestAMemberDoesNotStartWithoutItsLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		c.fill(0, 20)
+		n := c.follower()
+		require.NoError(t, n.store.Flush(t.Context()))
+		n.stop()
+
+		_, err := engine.Open("data", engine.Options{FS: n.fs, LowDiskBytes: 1})
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "member of a cluster")
+
+		alone := &node{c: c, id: n.id, fs: vfs.NewMem()}
+		single, err := engine.Open("data", engine.Options{FS: alone.fs, LowDiskBytes: 1, Partitions: 3})
+		require.NoError(t, err)
+		require.NoError(t, single.Close())
+		err = alone.open()
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "single node")
+
+		names, err := n.fs.List("data/wal")
+		require.NoError(t, err)
+		for _, name := range names {
+			require.NoError(t, n.fs.Remove(path.Join("data/wal", name)))
+		}
+		require.ErrorIs(t, n.open(), kv.ErrCorrupt)
+	})
+}
+
+// The creation of a store may be interrupted at any step, and is repeated.
+func TestAnInterruptedCreationIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t}
+		n := &node{c: c, id: 1, fs: vfs.NewMem()}
+		c.nodes = []*node{n}
+		var images []*vfs.Mem
+		n.fs.SetHook(func(vfs.Step) { images = append(images, n.fs.CrashImage(vfs.KeepAll, nil)) })
+		n.start()
+		n.fs.SetHook(nil)
+		n.stop()
+		require.NotEmpty(t, images)
+		for i := 0; i < len(images); i += 7 {
+			n.fs = images[i]
+			n.start()
+			c.leader().put("a", "1")
+			require.Equal(t, "1", n.get("a"))
+			n.stop()
+		}
+	})
+}
