@@ -244,3 +244,24 @@ func TestEveryFaultOfARecovery(t *testing.T) {
 		}
 	}
 }
+
+// A crash may keep the hard state of a write and drop its entries: with a commit index at or above
+// entries that are replaced, it would leave an older entry, which was never committed, below the
+// commit index. So such a write is refused, and changes nothing.
+func TestNoCommittedEntryIsReplaced(t *testing.T) {
+	disk := newDisk(t)
+	l := mustOpen(t, testOptions(disk, true))
+	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(1, 1, 1), Entries: entries(1, 1, 3, 0)}))
+	g, before := l.Group(testGroup), describe(t, l.Group(testGroup))
+	for _, commit := range []uint64{2, 3} {
+		err := l.Write(true, Update{Group: testGroup, HardState: hardState(2, 1, commit), Entries: entries(2, 2, 2, 0)})
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "a crash could keep")
+		require.Equal(t, before, describe(t, g))
+	}
+	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(2, 1, 1), Entries: entries(2, 2, 2, 0)}))
+	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(2, 1, 3)}))
+	require.ErrorIs(t, l.Write(true, Update{Group: testGroup, Entries: entries(3, 3, 1, 0)}), kv.ErrInvalidArgument, "the commit index is that of the group")
+	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(3, 1, 4), Entries: entries(4, 3, 1, 0)}), "it replaces nothing")
+	require.NoError(t, l.Close())
+}

@@ -62,7 +62,7 @@ type Update struct {
 	// follows it. Its data is not kept.
 	Snapshot *pb.Snapshot
 	// HardState has a commit index below the first of Entries, if these replace others: a
-	// crash may keep it and the replaced entries.
+	// crash may keep it and the replaced entries. Write refuses any other.
 	HardState *pb.HardState
 	// Entries are consecutive. The first is at most one above the last of the log. Entries
 	// that were given up (see Compact) are left out.
@@ -128,6 +128,9 @@ func (l *Log) layOut(frames []frame, u *Update) ([]frame, error) {
 		if u.Snapshot == nil && max(first, offset+1) <= g.mark.index {
 			return nil, fmt.Errorf("%w: entries from index %d on replace what is in a snapshot up to %d", kv.ErrInvalidArgument, first, g.mark.index)
 		}
+		if err := checkCommit(u, g.hard, last); err != nil {
+			return nil, err
+		}
 	}
 	if u.HardState != nil {
 		frames = append(frames, frame{kind: kindHardState, group: u.Group, payload: appendHardState(nil, u.HardState)})
@@ -147,6 +150,19 @@ func (l *Log) layOut(frames []frame, u *Update) ([]frame, error) {
 		}
 	}
 	return frames, nil
+}
+
+// checkCommit checks that no entry which an update replaces is committed. last is that of the
+// log.
+func checkCommit(u *Update, hard *pb.HardState, last uint64) error {
+	if u.HardState != nil {
+		hard = u.HardState
+	}
+	if len(u.Entries) == 0 || u.Entries[0].GetIndex() > last || hard.GetCommit() < u.Entries[0].GetIndex() {
+		return nil
+	}
+	return fmt.Errorf("%w: entries from index %d on replace others, with a commit index of %d: a crash could keep that and the replaced entries",
+		kv.ErrInvalidArgument, u.Entries[0].GetIndex(), hard.GetCommit())
 }
 
 // makeRoom begins a new segment if frames do not fit into the active one.
