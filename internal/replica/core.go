@@ -31,11 +31,6 @@ const (
 	// maxApplyBytes bounds the committed entries in memory for one turn.
 	maxApplyBytes = 16 << 20
 
-	// MaxUncommittedBytes bounds the records that a leader has proposed and not applied;
-	// a single longer one is taken alone. The Core counts them itself: the library would drop
-	// a proposal in the middle of a tenure.
-	MaxUncommittedBytes = 64 << 20
-
 	// markTicks after its last write the log notes how far it is synced.
 	markTicks = 10
 )
@@ -98,6 +93,13 @@ type Core struct {
 	term      uint64
 	applied   Position
 
+	// campaign is a message of the leader that tells this node to campaign. It waits until all
+	// is applied: the library ignores it while a configuration change is not.
+	campaign *pb.Message
+
+	heard    map[uint64]uint64 // by member: one more than the tick of its last message; 0: none
+	changing Tenure            // in which a change was proposed that is not applied; zero: none
+
 	proposals proposals
 	reads     reads
 }
@@ -114,7 +116,8 @@ func New(c Config) (*Core, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start node %d of group %d: %w", c.ID, c.Group, err)
 	}
-	core := &Core{config: c, storage: s, applied: c.Start, proposals: proposals{maxBytes: MaxUncommittedBytes}}
+	core := &Core{config: c, storage: s, applied: c.Start}
+	core.knowMembers()
 	core.guard(func() error {
 		core.node, err = raft.NewRawNode(&raft.Config{
 			ID: c.ID, Storage: s, Applied: c.Start.Index, Logger: quietLogger{},
@@ -173,31 +176,16 @@ func (c *Core) Step(m *pb.Message) error {
 		if saysNothing(m) && m.GetTerm() <= c.node.BasicStatus().GetTerm() {
 			return nil
 		}
+		if m.GetType() != pb.MsgReadIndex { // which its sender may have from another node
+			c.hear(m.GetFrom())
+		}
+		if m.GetType() == pb.MsgTimeoutNow {
+			c.campaign = m
+			return nil
+		}
 		_ = c.node.Step(m) // an error says that the sender is no member, and nothing has changed
 		return nil
 	})
-	return c.err
-}
-
-// Transfer lets another voter lead, if it can catch up within an election timeout. The
-// tenure ends at once; if the transfer fails, another one begins.
-//
-// Errors: kv.ErrInvalidArgument if this node does not lead, or the other one cannot; what
-// ended the Core.
-func (c *Core) Transfer(to uint64) error {
-	accepted := false
-	c.guard(func() error {
-		if c.node.BasicStatus().RaftState == raft.StateLeader {
-			c.node.TransferLeader(to)
-			accepted = c.node.BasicStatus().LeadTransferee == to
-		}
-		return nil
-	})
-	if accepted {
-		c.proposals.open = false
-	} else if c.err == nil {
-		return fmt.Errorf("%w: node %d cannot transfer the leadership to node %d: it does not lead, or the other is no voter", kv.ErrInvalidArgument, c.config.ID, to)
-	}
 	return c.err
 }
 
@@ -234,10 +222,15 @@ func (c *Core) Process() (Output, error) {
 	var out Output
 	for c.err == nil {
 		c.beginRound()
-		if !c.node.HasReady() {
+		if c.node.HasReady() {
+			c.turn(&out)
+			continue
+		}
+		if c.campaign == nil {
 			break
 		}
-		c.turn(&out)
+		c.guard(func() error { _ = c.node.Step(c.campaign); return nil })
+		c.campaign = nil
 	}
 	if c.err != nil {
 		c.proposals.end(&out)
@@ -350,6 +343,10 @@ func (c *Core) reconfigure(e *pb.Entry) error {
 	c.guard(func() error { c.applied.Conf = c.node.ApplyConfChange(change); return nil })
 	if c.err != nil {
 		return c.err
+	}
+	c.knowMembers()
+	if !joint(c.applied.Conf) {
+		c.changing = Tenure{}
 	}
 	return c.config.Machine.Configure(e.GetIndex(), e.GetTerm(), c.applied.Conf)
 }

@@ -298,7 +298,7 @@ func TestTransfer(t *testing.T) {
 	w := newWorld(t, 1, 3)
 	n := w.leader()
 	next := w.follower(n)
-	require.ErrorIs(t, next.core.Transfer(n.id), kv.ErrInvalidArgument, "it does not lead")
+	require.Equal(t, &NotLeadingError{Node: next.id, Leader: n.id}, next.core.Transfer(n.id))
 	require.ErrorIs(t, n.core.Transfer(n.id), kv.ErrInvalidArgument)
 	require.ErrorIs(t, n.core.Transfer(9), kv.ErrInvalidArgument)
 	first, open := n.core.Tenure()
@@ -409,23 +409,11 @@ func TestOutcomes(t *testing.T) {
 	require.Equal(t, "committed dropped uncertain none none", fmt.Sprint(Committed, Dropped, Uncertain, Result(0), Result(9)))
 }
 
-func TestProposalsAreBounded(t *testing.T) {
-	w := newWorld(t, 1, 3)
-	n := w.leader()
-	n.core.proposals.maxBytes = 100
+func TestRecordsHaveABound(t *testing.T) {
+	n := newWorld(t, 1, 3).leader()
 	tenure, _ := n.core.Tenure()
 	require.ErrorIs(t, n.core.Propose(tenure, 1, nil), kv.ErrInvalidArgument)
-	long := simRecord{1, 1, tenure.Term}.encode(200)
-	require.NoError(t, n.core.Propose(tenure, 1, long), "a long record is taken alone")
-	next := simRecord{2, 2, tenure.Term}.encode(0)
-	require.ErrorIs(t, n.core.Propose(tenure, 2, next), ErrNoRoom)
-	require.ErrorIs(t, ErrNoRoom, kv.ErrOverloaded)
-	n.reported = []uint64{1}
-	w.settle(func() bool { return w.outcomes[1].Result == Committed })
-	require.NoError(t, n.core.Propose(tenure, 2, next))
-	n.reported = []uint64{2}
-	w.settle(func() bool { return w.outcomes[2].Result == Committed })
-	require.Zero(t, n.core.proposals.bytes)
+	require.ErrorIs(t, errRecordSize(MaxRecordBytes+1), kv.ErrInvalidArgument)
 }
 
 // A round without an answer is asked for again, with a context that was never used. An answer
@@ -528,34 +516,6 @@ func TestReadNeedsARound(t *testing.T) {
 	old.process()
 	require.True(t, old.core.Status().Leading)
 	require.NotEmpty(t, old.reads)
-}
-
-func TestConfigurationChanges(t *testing.T) {
-	w := newWorld(t, 1, 3)
-	n := w.leader()
-	gone := w.follower(n).id
-	propose := func(change pb.ConfChangeI) {
-		before := n.machine.at.Index
-		require.NoError(t, n.core.node.ProposeConfChange(change))
-		w.settle(func() bool { return n.machine.at.Index > before })
-	}
-	propose(&pb.ConfChange{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(7))})
-	require.Equal(t, []uint64{7}, n.machine.at.Conf.GetLearners())
-	require.Equal(t, n.machine.at, n.core.Status().Applied)
-	propose(&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{
-		{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: &gone},
-		{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(7))},
-	}})
-	w.settle(func() bool { return len(n.machine.at.Conf.GetVotersOutgoing()) == 0 })
-	require.Len(t, n.machine.at.Conf.GetVoters(), 2)
-	require.Empty(t, n.machine.at.Conf.GetLearners())
-
-	// A restart goes on from the configuration of the state machine.
-	n.durable = *n.machine
-	n.crash()
-	n.start()
-	require.Equal(t, n.durable.at, n.core.Status().Applied)
-	require.NotContains(t, n.core.node.Status().Config.Voters.IDs(), gone)
 }
 
 // refuses starts a node, which must not go on.

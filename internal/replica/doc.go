@@ -87,10 +87,26 @@
 // machine has, or if the two are not of the same history. The commit index is not synced by
 // itself; it is at least the index of the Position.
 //
+// # Configuration
+//
+// The voters elect leaders and commit entries; a learner gets all entries and does neither. A
+// node is added as a learner, and promoted when it has caught up. Changes are made together by
+// joint consensus, one set after the other ([Core.Reconfigure]). A configuration is effective on
+// a node when that has applied it, and a change has succeeded when the applied configuration
+// says so. The id of a node is never used again: a node that has lost its log, and comes
+// back under its id, would vote a second time in a term.
+//
+// A leader does not take its own vote: it transfers the leadership first. Otherwise its log
+// could be longer than all others, so that it would refuse its vote to every candidate, and
+// could not be one itself. A leader that was elected with the change in its log applies it
+// before its first tenure, so another node has all that it has.
+//
+// The library ignores the order of a leader to campaign while a configuration change is
+// committed and not applied. The Core keeps that order until all is applied.
+//
 // # Not here yet
 //
 // A follower that needs entries which the leader's log has given up gets nothing: no
 // checkpoint is sent, and messages with a snapshot are refused. So the log keeps what any node
-// of the group may need (see [Core.Compact]). Configuration changes are applied, but there is
-// no call to propose one.
+// of the group may need (see [Core.Compact]). The addresses of nodes are not replicated.
 package replica

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,12 +15,22 @@ import (
 // TickInterval is how long a tick is.
 const TickInterval = 100 * time.Millisecond
 
-// Bounds of what waits for the loop besides records, which MaxUncommittedBytes bounds.
+// Bounds of what waits for the loop.
 const (
+	// MaxUncommittedBytes bounds the records without an outcome; a single longer one is taken
+	// alone.
+	MaxUncommittedBytes = 64 << 20
+
 	maxMessages     = 4096
 	maxQueuedBytes  = 64 << 20 // of messages
 	maxWaitingReads = 1 << 16
+	maxCalls        = 64 // of Reconfigure, TransferTo and Members
 )
+
+// ErrNoRoom says that MaxUncommittedBytes are proposed and have no outcome. Nothing has
+// happened: the caller proposes the same record again, before any later one, when outcomes have
+// been reported.
+var ErrNoRoom = fmt.Errorf("%w: too many bytes of records are not committed yet", kv.ErrOverloaded)
 
 // Proposer is told what becomes of proposals. The loop calls it on its goroutine, one call at
 // a time; it must not block, nor call Stop.
@@ -46,6 +57,7 @@ type Loop struct {
 	// Of the goroutine of the loop alone.
 	tenure  Tenure    // that the proposer knows; zero if none
 	refused []Outcome // of proposals that the Core did not take: it has ended
+	calls   []*call   // that wait for what their requests lead to
 
 	mu    sync.Mutex
 	inbox inbox
@@ -54,6 +66,7 @@ type Loop struct {
 	sizes    []int64
 	nextID   uint64
 	waiting  map[uint64]chan struct{} // reads; closed when answered
+	underway int                      // calls without an end
 	status   Status
 	stopping bool
 	err      error
@@ -65,7 +78,7 @@ type inbox struct {
 	messageBytes int
 	proposals    []numbered
 	reads        []uint64
-	transfers    []uint64
+	calls        []*call
 	compact      uint64 // index; 0: none
 }
 
@@ -196,17 +209,6 @@ func (l *Loop) Read(ctx context.Context) error {
 	}
 }
 
-// Transfer asks for a transfer of the leadership to another voter. It does not wait: Status
-// shows what has become of it. A node that does not lead ignores it.
-func (l *Loop) Transfer(to uint64) {
-	l.mu.Lock()
-	if l.err == nil {
-		l.inbox.transfers = append(l.inbox.transfers[:0], to) // the newest request counts
-	}
-	l.mu.Unlock()
-	l.signal()
-}
-
 // Compact gives up the entries up to an index: see Core.Compact. It does not wait. An index
 // that is not applied is ignored.
 func (l *Loop) Compact(index uint64) {
@@ -215,7 +217,6 @@ func (l *Loop) Compact(index uint64) {
 	l.mu.Unlock()
 	l.signal()
 }
-
 func (l *Loop) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -257,8 +258,8 @@ func (l *Loop) turn(tick bool) bool {
 	for _, id := range in.reads {
 		_ = l.core.Read(id)
 	}
-	for _, to := range in.transfers {
-		_ = l.core.Transfer(to)
+	for _, c := range in.calls {
+		l.begin(c)
 	}
 	if in.compact > 0 {
 		_ = l.core.Compact(in.compact)
@@ -293,6 +294,7 @@ func (l *Loop) process() bool {
 		for _, p := range l.inbox.proposals { // since turn took the others
 			l.refused = append(l.refused, Outcome{ID: p.id, Result: Dropped})
 		}
+		l.calls = append(l.calls, l.inbox.calls...)
 		l.inbox = inbox{}
 		out.Outcomes = append(out.Outcomes, l.refused...)
 	}
@@ -305,6 +307,7 @@ func (l *Loop) process() bool {
 		l.proposer.Ended(out.Outcomes)
 	}
 	l.announce()
+	l.endCalls(err)
 	return err == nil
 }
 

@@ -38,16 +38,10 @@ type Outcome struct {
 	Index  uint64 // of the entry, if it is committed
 }
 
-// ErrNoRoom says that MaxUncommittedBytes are proposed and not applied. Nothing has
-// happened: the caller proposes the same record again, before any later one, when
-// outcomes have been reported.
-var ErrNoRoom = fmt.Errorf("%w: too many bytes of records are not committed yet", kv.ErrOverloaded)
-
 // proposal is a record whose outcome has not been reported.
 type proposal struct {
 	id, term uint64
 	index    uint64 // 0: its entry is only in memory yet
-	bytes    int64
 	dropped  bool
 }
 
@@ -57,20 +51,20 @@ type proposals struct {
 	tenure Tenure // the newest one
 	open   bool   // it goes on
 
-	line     []proposal
-	placed   int // so many at the beginning of line have an index or are dropped
-	bytes    int64
-	maxBytes int64
+	line   []proposal
+	placed int // so many at the beginning of line have an index or are dropped
 }
 
 // Tenure returns the tenure in which records can be proposed now, and false if there is none.
 func (c *Core) Tenure() (Tenure, bool) { return c.proposals.tenure, c.proposals.open }
 
 // Propose proposes a record that its caller has numbered in a tenure. The id is the caller's
-// own; Process reports its outcome once, also if the tenure is over. The record is copied.
+// own; Process reports its outcome once, also if the tenure is over. The record is copied. The
+// caller bounds the bytes of records without an outcome: the library would drop a proposal in
+// the middle of a tenure.
 //
 // Errors, without an outcome: kv.ErrInvalidArgument for an empty record or one above
-// MaxRecordBytes; ErrNoRoom; what ended the Core.
+// MaxRecordBytes; what ended the Core.
 func (c *Core) Propose(t Tenure, id uint64, record []byte) error {
 	p := &c.proposals
 	taken := p.open && t == p.tenure
@@ -79,8 +73,6 @@ func (c *Core) Propose(t Tenure, id uint64, record []byte) error {
 		return c.err
 	case len(record) == 0 || len(record) > MaxRecordBytes:
 		return errRecordSize(int64(len(record)))
-	case taken && p.bytes > 0 && p.bytes+int64(len(record)) > p.maxBytes:
-		return ErrNoRoom
 	}
 	if taken {
 		c.guard(func() error {
@@ -93,12 +85,7 @@ func (c *Core) Propose(t Tenure, id uint64, record []byte) error {
 		}
 		p.open = taken
 	}
-	next := proposal{id: id, term: t.Term, dropped: !taken}
-	if taken {
-		next.bytes = int64(len(record))
-		p.bytes += next.bytes
-	}
-	p.line = append(p.line, next)
+	p.line = append(p.line, proposal{id: id, term: t.Term, dropped: !taken})
 	return nil
 }
 
@@ -194,7 +181,6 @@ func (p *proposals) pop(r Result, out *Output) {
 		o.Index = p.line[0].index
 	}
 	out.Outcomes = append(out.Outcomes, o)
-	p.bytes -= p.line[0].bytes
 	p.placed = max(0, p.placed-1)
 	if p.line = p.line[1:]; len(p.line) == 0 {
 		p.line = nil

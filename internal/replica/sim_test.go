@@ -78,16 +78,17 @@ func TestSimulationIsRepeatable(t *testing.T) {
 
 // counts says how often something happened, so that the simulation cannot become empty.
 type counts struct {
-	Steps, Entries, Committed, Dropped, Uncertain, NoRoom, Reads, FollowerReads  int
+	Steps, Entries, Committed, Dropped, Uncertain, Reads, FollowerReads          int
 	Leaders, Tenures, Transfers, Crashes, CrashesInTurn, Faults, Damaged, Stale  int
 	Lost, Repeated, Compactions, Replaced, Paused, Cuts, RefusedMessages, Queued int
-	Configurations                                                               int
+	Configurations, Changes, RefusedChanges, Left, Removed                       int
 }
 
 func (c *counts) all() []*int {
-	return []*int{&c.Steps, &c.Entries, &c.Committed, &c.Dropped, &c.Uncertain, &c.NoRoom, &c.Reads, &c.FollowerReads,
+	return []*int{&c.Steps, &c.Entries, &c.Committed, &c.Dropped, &c.Uncertain, &c.Reads, &c.FollowerReads,
 		&c.Leaders, &c.Tenures, &c.Transfers, &c.Crashes, &c.CrashesInTurn, &c.Faults, &c.Damaged, &c.Stale,
-		&c.Lost, &c.Repeated, &c.Compactions, &c.Replaced, &c.Paused, &c.Cuts, &c.RefusedMessages, &c.Queued, &c.Configurations}
+		&c.Lost, &c.Repeated, &c.Compactions, &c.Replaced, &c.Paused, &c.Cuts, &c.RefusedMessages, &c.Queued, &c.Configurations,
+		&c.Changes, &c.RefusedChanges, &c.Left, &c.Removed}
 }
 
 func (c *counts) add(o counts) {
@@ -122,8 +123,8 @@ type world struct {
 	twice int
 	calm  bool // nothing bad happens any more
 
-	// reconfigures says that voters become learners and learners voters, and that no
-	// disk is damaged: the healthy ones might be too few.
+	// reconfigures says that the configuration changes, and that no disk is damaged: the
+	// healthy ones might be too few.
 	reconfigures bool
 
 	onSend func(*simNode, *pb.Message)
@@ -329,7 +330,6 @@ func (n *simNode) start() {
 	n.machine = &m
 	n.core, err = New(Config{ID: n.id, Boot: n.boots, Log: log, Group: simGroup, Start: m.at, Machine: n.machine, Transport: n})
 	w.must(err == nil, "node %d: %v", n.id, err)
-	n.core.proposals.maxBytes = 300
 	n.tenure, n.queue, n.reported, n.reads, n.paused = Tenure{}, nil, nil, map[uint64]uint64{}, false
 	w.checkLog(n)
 }
@@ -506,10 +506,6 @@ func (n *simNode) propose() {
 	for len(n.queue) > 0 {
 		q := n.queue[0]
 		err := n.core.Propose(q.tenure, q.record.id, q.record.encode(w.rng.IntN(60)))
-		if errors.Is(err, ErrNoRoom) {
-			w.counts.NoRoom++
-			return
-		}
 		if n.core.Err() != nil {
 			w.must(errors.Is(err, kv.ErrFailed) && n.fs.Fired(), "propose: %v", err)
 			return
@@ -608,22 +604,52 @@ func (w *world) step() {
 	}
 }
 
-// reconfigure proposes that one or two voters become learners, or learners voters. Two voters
-// stay.
+// reconfigure asks a node for one or two changes of any kind. A node that is removed keeps its
+// disk, so it may come back under its id.
 func (w *world) reconfigure(n *simNode) {
-	conf := n.core.Status().Applied.Conf
-	change := &pb.ConfChangeV2{}
+	var changes []Change
 	for range 1 + w.rng.IntN(2) {
-		id, kind := 1+w.rng.Uint64N(uint64(len(w.nodes))), pb.ConfChangeAddNode
-		if slices.Contains(conf.GetVoters(), id) {
-			kind = pb.ConfChangeAddLearnerNode
+		changes = append(changes, Change{AddLearner + ChangeKind(w.rng.IntN(4)), 1 + w.rng.Uint64N(uint64(len(w.nodes)))})
+	}
+	w.change(n, changes...)
+}
+
+// change asks a node for changes of the configuration, and reports whether it took them.
+func (w *world) change(n *simNode, changes ...Change) bool {
+	n.dirty = true
+	err := n.core.Reconfigure(changes...)
+	var elsewhere *NotLeadingError
+	switch {
+	case err == nil:
+		w.note("node %d: %v", n.id, changes)
+		w.counts.Changes++
+		return true
+	case errors.As(err, &elsewhere) && elsewhere.Leaving:
+		w.counts.Left++
+	case errors.As(err, &elsewhere), errors.Is(err, ErrBusy), errors.Is(err, kv.ErrInvalidArgument):
+		w.counts.RefusedChanges++
+	default:
+		w.must(n.fs.Fired(), "change: %v", err)
+	}
+	return false
+}
+
+// restore adds the nodes that were removed. It reports whether the group has all nodes.
+func (w *world) restore() bool {
+	for _, n := range w.nodes {
+		if _, open := n.tenureNow(); !open {
+			continue
 		}
-		change.Changes = append(change.Changes, &pb.ConfChangeSingle{Type: &kind, NodeId: &id})
+		for _, m := range w.nodes {
+			if !done(n.core.Status().Applied.Conf, Change{Promote, m.id}) && !done(n.core.Status().Applied.Conf, Change{AddLearner, m.id}) {
+				w.counts.Removed++
+				w.change(n, Change{AddLearner, m.id})
+				return false
+			}
+		}
+		return true
 	}
-	if len(conf.GetVoters()) > 3 || len(conf.GetVoters()) == 3 && len(change.Changes) == 1 || change.Changes[0].GetType() == pb.ConfChangeAddNode {
-		n.core.guard(func() error { _ = n.core.node.ProposeConfChange(change); return nil }) // refused unless it leads
-		n.dirty = true
-	}
+	return false
 }
 
 // deliverSome delivers some messages, mostly old ones.
@@ -775,6 +801,9 @@ func (w *world) heal() {
 		}
 	}
 	w.mend()
+	if w.reconfigures {
+		w.settle(w.restore)
+	}
 	last := uint64(0)
 	w.settle(func() bool {
 		for _, n := range w.nodes {

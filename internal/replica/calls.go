@@ -1,0 +1,162 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// call is a request to the Core, and what its caller waits for.
+type call struct {
+	// begin makes the request; the call ends if it fails.
+	begin func(*Core) error
+	// over is asked after each turn whether the call has ended, and with what. Nil: it ends
+	// with begin.
+	over   func(*Core) (bool, error)
+	ended  chan error  // has room for the error
+	gaveUp atomic.Bool // its caller did
+}
+
+// Reconfigure changes the configuration, as [Core.Reconfigure] does, and returns when the change
+// is applied on this node, which leads.
+//
+// Errors: those of Core.Reconfigure, after which nothing has changed; kv.ErrUncertain if the
+// tenure ended before: a later leader may apply the change; that of ctx, likewise; a
+// kv.OverloadError if too many calls wait; what ended the loop.
+func (l *Loop) Reconfigure(ctx context.Context, changes ...Change) error {
+	changes = slices.Clone(changes)
+	var in Tenure
+	return l.call(ctx, &call{
+		begin: func(c *Core) error {
+			in = c.proposals.tenure
+			return c.Reconfigure(changes...)
+		},
+		over: func(c *Core) (bool, error) {
+			if Settled(c.applied.Conf, changes) {
+				return true, nil
+			}
+			if tenure, open := c.Tenure(); open && tenure == in {
+				return false, nil
+			}
+			return true, fmt.Errorf("%w: node %d gave up the leadership before the change of the configuration was applied; see which one holds, and ask the leader again", kv.ErrUncertain, c.config.ID)
+		},
+	})
+}
+
+// Transfer asks for a transfer of the leadership to another voter. It does not wait: Status
+// shows what has become of it. A node that does not lead ignores it.
+func (l *Loop) Transfer(to uint64) {
+	l.post(&call{begin: func(c *Core) error { return c.Transfer(to) }, ended: make(chan error, 1)})
+}
+
+// TransferTo transfers the leadership to another voter, 0 for the one that lacks least. It
+// returns the node that leads, when this one knows it.
+//
+// Errors: those of [Core.Transfer]; kv.ErrUncertain if the other voter did not take over; that
+// of ctx; a kv.OverloadError if too many calls wait; what ended the loop.
+func (l *Loop) TransferTo(ctx context.Context, to uint64) (uint64, error) {
+	var in Tenure
+	var leader uint64
+	err := l.call(ctx, &call{
+		begin: func(c *Core) error {
+			in = c.proposals.tenure
+			return c.Transfer(to)
+		},
+		over: func(c *Core) (bool, error) {
+			tenure, open := c.Tenure()
+			switch {
+			case open && tenure != in:
+				return true, fmt.Errorf("%w: node %d leads again, the other one did not take over in time; ask again", kv.ErrUncertain, c.config.ID)
+			case c.role.Lead == 0 || c.role.Lead == c.config.ID:
+				return false, nil
+			case to != 0 && c.role.Lead != to:
+				return true, fmt.Errorf("%w: node %d leads now, not node %d; ask that one", kv.ErrUncertain, c.role.Lead, to)
+			}
+			leader = c.role.Lead
+			return true, nil
+		},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return leader, nil
+}
+
+// Members describes the nodes of the group, in the order of their ids.
+//
+// Errors: that of ctx; a kv.OverloadError if too many calls wait; what ended the loop.
+func (l *Loop) Members(ctx context.Context) ([]Member, error) {
+	var members []Member
+	err := l.call(ctx, &call{begin: func(c *Core) error {
+		members = c.Members()
+		return c.Err()
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return members, nil
+}
+
+// call posts a call and waits for its end.
+func (l *Loop) call(ctx context.Context, c *call) error {
+	c.ended = make(chan error, 1)
+	if err := l.post(c); err != nil {
+		return err
+	}
+	select {
+	case err := <-c.ended:
+		return err
+	case <-ctx.Done():
+		c.gaveUp.Store(true)
+		return ctx.Err()
+	}
+}
+
+// post gives a call to the loop, which ends it.
+func (l *Loop) post(c *call) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.err != nil:
+		return l.err
+	case l.underway >= maxCalls:
+		return &kv.OverloadError{Reason: "calls_waiting", RetryAfter: TickInterval}
+	}
+	l.underway++
+	l.inbox.calls = append(l.inbox.calls, c)
+	l.signal()
+	return nil
+}
+
+// begin makes the request of a call.
+func (l *Loop) begin(c *call) {
+	if err := c.begin(l.core); err != nil || c.over == nil {
+		l.end(c, err)
+		return
+	}
+	l.calls = append(l.calls, c)
+}
+
+func (l *Loop) end(c *call, err error) {
+	c.ended <- err
+	l.mu.Lock()
+	l.underway--
+	l.mu.Unlock()
+}
+
+// endCalls ends the calls that are over, or all if the Core has ended.
+func (l *Loop) endCalls(err error) {
+	l.calls = slices.DeleteFunc(l.calls, func(c *call) bool {
+		over, result := err != nil || c.gaveUp.Load(), err
+		if !over {
+			over, result = c.over(l.core)
+		}
+		if over {
+			l.end(c, result)
+		}
+		return over
+	})
+}

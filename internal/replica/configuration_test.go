@@ -1,0 +1,285 @@
+package replica
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// settled makes a change and waits until it is applied on every node.
+func (w *world) settled(n *simNode, changes ...Change) {
+	w.t.Helper()
+	require.NoError(w.t, n.core.Reconfigure(changes...))
+	w.settle(func() bool {
+		for _, m := range w.nodes {
+			if m.core != nil && !Settled(m.core.Status().Applied.Conf, changes) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestReconfigure(t *testing.T) {
+	w := newWorld(t, 1, 3)
+	n := w.leader()
+	other, third := w.follower(n), w.follower(w.follower(n))
+	w.settled(n, Change{Demote, other.id})
+	require.Equal(t, []uint64{other.id}, n.machine.at.Conf.GetLearners())
+	require.NoError(t, n.core.Reconfigure(Change{Demote, other.id}), "already so")
+	require.NoError(t, n.core.Reconfigure(Change{Remove, 9}), "already so")
+	w.settled(n, Change{Promote, other.id})
+	require.Len(t, n.machine.at.Conf.GetVoters(), 3)
+	require.Equal(t, n.machine.at, n.core.Status().Applied)
+
+	// Two changes at once, by joint consensus.
+	require.NoError(t, n.core.Reconfigure(Change{Demote, other.id}, Change{Demote, third.id}))
+	require.ErrorIs(t, n.core.Reconfigure(Change{Remove, 9}), ErrBusy, "another change is under way")
+	require.ErrorIs(t, n.core.Transfer(third.id), ErrBusy)
+	w.settle(func() bool { return Settled(n.machine.at.Conf, []Change{{Demote, other.id}, {Demote, third.id}}) })
+	require.Equal(t, []uint64{n.id}, n.machine.at.Conf.GetVoters())
+	require.Equal(t, Committed, w.write(n).Result)
+	w.settled(n, Change{Promote, other.id}, Change{Promote, third.id})
+
+	// A restart goes on from the configuration of the state machine.
+	require.NoError(t, n.core.Reconfigure(Change{Remove, third.id}))
+	w.settle(func() bool { return Settled(n.machine.at.Conf, []Change{{Remove, third.id}}) })
+	require.NotContains(t, memberIDs(n.core.Members()), third.id)
+	n.durable = *n.machine
+	n.crash()
+	n.start()
+	require.Equal(t, n.durable.at, n.core.Status().Applied)
+	require.NotContains(t, n.core.node.Status().Config.Voters.IDs(), third.id)
+}
+
+func memberIDs(members []Member) (ids []uint64) {
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func TestChangesThatAreRefused(t *testing.T) {
+	w := newWorld(t, 1, 3)
+	n := w.leader()
+	other, third := w.follower(n), w.follower(w.follower(n))
+	for what, c := range map[string]struct {
+		changes []Change
+		want    string
+	}{
+		"none":                 {nil, "no change"},
+		"of no kind":           {[]Change{{0, 2}}, "0 is no kind of change"},
+		"of a kind to come":    {[]Change{{Remove + 1, 2}}, "5 is no kind of change"},
+		"of no node":           {[]Change{{AddLearner, 0}}, "no node can have this id"},
+		"of a reserved id":     {[]Change{{AddLearner, raft.LocalAppendThread}}, "no node can have this id"},
+		"twice the same node":  {[]Change{{AddLearner, 9}, {Promote, 9}}, "one after the other"},
+		"a voter as a learner": {[]Change{{AddLearner, other.id}}, "to take its vote, demote it"},
+		"promote a stranger":   {[]Change{{Promote, 9}}, "add it as a learner first"},
+		"demote a stranger":    {[]Change{{Demote, 9}}, "it is no voter"},
+	} {
+		err := n.core.Reconfigure(c.changes...)
+		require.ErrorIs(t, err, kv.ErrInvalidArgument, what)
+		require.ErrorContains(t, err, c.want, what)
+	}
+	err := other.core.Reconfigure(Change{Remove, 9})
+	require.Equal(t, &NotLeadingError{Node: other.id, Leader: n.id}, err)
+	require.ErrorContains(t, err, "ask node")
+	require.ErrorIs(t, err, kv.ErrNotLeader)
+	require.ErrorContains(t, &NotLeadingError{Node: 1}, "knows no leader")
+
+	// A learner that was never there, one that is far behind, and one that has caught up.
+	w.settled(n, Change{Demote, other.id})
+	w.settled(n, Change{AddLearner, 9})
+	require.ErrorContains(t, n.core.Reconfigure(Change{Promote, 9}), "it does not answer")
+	w.isolate(other)
+	for range maxPromoteLag + 2 {
+		n.numberRecord()
+	}
+	for len(n.queue) > 0 {
+		n.propose()
+		w.settle(func() bool { return len(n.reported) == 0 })
+	}
+	n.core.hear(other.id)
+	require.ErrorContains(t, n.core.Reconfigure(Change{Promote, other.id}), "promote it when it has caught up")
+	clear(w.cut)
+	w.settle(func() bool { return n.core.lag(other.id) == 0 })
+	w.settled(n, Change{Promote, other.id}, Change{Remove, 9})
+
+	// A majority of those that would vote has to be there.
+	w.isolate(third)
+	for range electionTicks {
+		w.settle(func() bool { return true })
+	}
+	require.ErrorContains(t, n.core.Transfer(third.id), "does not answer")
+	require.ErrorContains(t, n.core.Reconfigure(Change{Demote, other.id}), "the group would stop")
+	require.NoError(t, n.core.Reconfigure(Change{Remove, third.id}))
+}
+
+// A leader that is to give up its vote lets another node lead first.
+func TestLeaderThatLeaves(t *testing.T) {
+	for _, kind := range []ChangeKind{Demote, Remove} {
+		w := newWorld(t, 1, 3)
+		old := w.leader()
+		err := old.core.Reconfigure(Change{kind, old.id})
+		var elsewhere *NotLeadingError
+		require.ErrorAs(t, err, &elsewhere)
+		require.True(t, elsewhere.Leaving)
+		require.ErrorContains(t, err, "it transfers the leadership")
+		require.ErrorIs(t, old.core.Reconfigure(Change{kind, old.id}), ErrBusy)
+		next := w.nodes[elsewhere.Leader-1]
+		w.settle(func() bool { _, open := next.core.Tenure(); return open })
+		require.NoError(t, next.core.Reconfigure(Change{kind, old.id}))
+		w.settle(func() bool { return Settled(next.machine.at.Conf, []Change{{kind, old.id}}) })
+		require.Equal(t, Committed, w.write(next).Result)
+	}
+	t.Run("alone", func(t *testing.T) {
+		w := newWorld(t, 1, 3)
+		n := w.leader()
+		w.isolate(n)
+		for id := range n.core.heard {
+			n.core.heard[id] = 0
+		}
+		require.ErrorContains(t, n.core.Reconfigure(Change{Remove, n.id}), "no other voter answers")
+		require.ErrorContains(t, n.core.Transfer(0), "no other voter answers")
+	})
+}
+
+// What the library proposes for a member of an earlier version is applied likewise.
+func TestConfigurationChangeOfTheFirstFormat(t *testing.T) {
+	w := newWorld(t, 1, 3)
+	n := w.leader()
+	require.NoError(t, n.core.node.ProposeConfChange(&pb.ConfChange{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(7))}))
+	w.settle(func() bool { return slices.Contains(n.machine.at.Conf.GetLearners(), 7) })
+}
+
+func TestMembers(t *testing.T) {
+	w := newWorld(t, 1, 3)
+	n := w.leader()
+	w.isolate(w.follower(n))
+	require.Equal(t, Committed, w.write(n).Result)
+	for range electionTicks {
+		w.settle(func() bool { return true })
+	}
+	last := n.machine.at.Index
+	for _, m := range n.core.Members() {
+		gone := m.ID == w.follower(n).id
+		require.Equal(t, Member{ID: m.ID, Voter: true, Recent: !gone, Match: m.Match}, m)
+		require.Equal(t, gone, m.Match < last)
+	}
+	other := w.follower(w.follower(n))
+	for _, m := range other.core.Members() {
+		require.Equal(t, Member{ID: m.ID, Voter: true, Recent: m.ID == n.id || m.ID == other.id}, m)
+	}
+}
+
+// If messages that came since the last Process ended the term, no change is proposed.
+func TestChangeAfterTheTermEnded(t *testing.T) {
+	w := newWorld(t, 1, 3)
+	n := w.leader()
+	at := n.core.Status().Applied
+	w.outvote(n, at.Index, at.Term, at.Index)
+	require.Equal(t, &NotLeadingError{Node: n.id}, n.core.Reconfigure(Change{AddLearner, 9}))
+	require.Error(t, n.core.Transfer(w.follower(n).id))
+	n.fs.SetInjector(faultfs.FailAt(0, syscall.EIO, true, faultfs.OnKind(faultfs.Sync)))
+	_, err := n.core.Process()
+	require.Equal(t, err, n.core.Reconfigure(Change{AddLearner, 9}))
+	require.Equal(t, err, n.core.Transfer(2))
+}
+
+func TestLoopReconfigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group, leader := startLoops(t, 3)
+		id := leader.loop.core.config.ID
+		other := group[id%3]
+		require.NoError(t, leader.loop.Reconfigure(t.Context(), Change{Demote, other.loop.core.config.ID}))
+		require.NoError(t, leader.loop.Reconfigure(t.Context(), Change{Demote, other.loop.core.config.ID}), "already so")
+		members, err := leader.loop.Members(t.Context())
+		require.NoError(t, err)
+		require.Len(t, members, 3)
+		require.True(t, members[id%3].Learner)
+		require.ErrorIs(t, leader.loop.Reconfigure(t.Context()), kv.ErrInvalidArgument)
+
+		to, err := leader.loop.TransferTo(t.Context(), 0)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.True(t, group[to-1].loop.Status().Leading)
+		var elsewhere *NotLeadingError
+		_, err = leader.loop.TransferTo(t.Context(), 0)
+		require.ErrorAs(t, err, &elsewhere)
+		require.Equal(t, to, elsewhere.Leader)
+
+		// The leader cannot reach the others, so the change is not applied.
+		leader = group[to-1]
+		leader.mu.Lock()
+		leader.deaf = true
+		leader.mu.Unlock()
+		err = leader.loop.Reconfigure(t.Context(), Change{AddLearner, 9})
+		require.ErrorIs(t, err, kv.ErrUncertain)
+		stop(t, group)
+		require.ErrorIs(t, leader.loop.Reconfigure(t.Context(), Change{AddLearner, 9}), kv.ErrClosed)
+		_, err = leader.loop.Members(t.Context())
+		require.ErrorIs(t, err, kv.ErrClosed)
+	})
+}
+
+func TestLoopCallsAreBoundedAndEndWithTheirCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group, m := startLoops(t, 3)
+		for _, other := range group {
+			if other != m {
+				other.loop.Stop() // nothing is committed any more
+			}
+		}
+		ended := make(chan error, maxCalls+1)
+		begun := time.Now()
+		for i := range maxCalls {
+			go func() { ended <- m.loop.Reconfigure(t.Context(), Change{AddLearner, uint64(10 + i)}) }()
+		}
+		synctest.Wait()
+		require.Len(t, ended, maxCalls-1, "one change is under way, the others are refused")
+		for range maxCalls - 1 {
+			require.ErrorIs(t, <-ended, ErrBusy)
+		}
+		require.ErrorIs(t, <-ended, kv.ErrUncertain)
+		require.Less(t, time.Since(begun), 3*electionTicks*TickInterval)
+
+		release, _ := m.hold()
+		m.loop.mu.Lock()
+		m.loop.underway = maxCalls
+		m.loop.mu.Unlock()
+		var overload *kv.OverloadError
+		_, err := m.loop.Members(t.Context())
+		require.ErrorAs(t, err, &overload)
+		m.loop.mu.Lock()
+		m.loop.underway = 0
+		m.loop.mu.Unlock()
+		release()
+		stop(t, group)
+	})
+}
+
+func TestLoopTransferThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group, m := startLoops(t, 3)
+		id := m.loop.core.config.ID
+		target := group[id%3]
+		target.mu.Lock()
+		target.deaf = true
+		target.mu.Unlock()
+		_, err := m.loop.TransferTo(t.Context(), target.loop.core.config.ID)
+		require.ErrorIs(t, err, kv.ErrUncertain)
+		require.ErrorContains(t, err, "leads again")
+		require.True(t, m.loop.Status().Leading)
+		require.Equal(t, m.tenureNow().Number, uint64(2))
+		stop(t, group)
+	})
+}
