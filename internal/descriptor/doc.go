@@ -1,5 +1,5 @@
 // Package descriptor defines the identity and the directory layout of a store: the files
-// STORE and CLOCK, and the names in a data directory. The engine writes them, and
+// STORE, CLOCK and NODE, and the names in a data directory. The engine writes them, and
 // internal/inspect reads them.
 //
 // # Names in a data directory
@@ -7,11 +7,14 @@
 //	STORE            the fixed properties of the store, see below
 //	CLOCK            a time that its clock has not passed, see below; exists once the
 //	                 store has accepted a key that expires
+//	NODE             which node of which cluster the store is, see below; a store without it
+//	                 is no node
 //	BALLAST          reserves space for when the disk is full; its bytes mean nothing, and
 //	                 it may be missing
 //	LOCK             held by the process that has the store open, with its pid; the
 //	                 directory itself is locked as well: see Lock
 //	wal/             the commit log: see package wal
+//	incoming/        a version of the store that another node sends: see backup.Receive
 //	p-0000/ ...      the partitions: see package manifest
 //
 // # STORE
@@ -42,5 +45,21 @@
 // With an unknown boot, bytes 44 to 67 are zeros. Format 1 has the checksum at 28 and
 // ends there.
 //
-// The first twelve bytes of both keep their meaning in every format version.
+// # NODE
+//
+//	offset  bytes
+//	0       8      magic "kvd.node"
+//	8       4      format version, 1
+//	12      8      store id, as in STORE
+//	20      8      cluster id, random
+//	28      8      node id
+//	36      4      number of nodes that it knows
+//	40             nodes, in the order of their ids: u64 id | u16 length | address
+//	        4      CRC32C of all bytes before
+//
+// NODE is written when the store and its part of the replicated log are complete. A store
+// whose NODE is missing or belongs to another store takes part in no cluster: it must not vote
+// under an id whose votes it has forgotten. A store that was a node never becomes another one.
+//
+// The first twelve bytes of all three keep their meaning in every format version.
 package descriptor

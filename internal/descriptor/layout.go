@@ -18,6 +18,10 @@ const (
 	LockName    = "LOCK"
 	BallastName = "BALLAST"
 	LogName     = "wal"
+
+	// IncomingName is the directory for the files of a version of the store that another
+	// node sends.
+	IncomingName = "incoming"
 )
 
 // Names of files that mark a directory which is being filled, and is no store yet.
@@ -109,7 +113,7 @@ func CheckFilled(fsys vfs.FS, dir string) error {
 // a file of that name.
 func known(name string) bool {
 	switch strings.TrimSuffix(name, ".tmp") {
-	case Name, ClockName, LockName, LogName, BallastName, "lost+found":
+	case Name, ClockName, NodeName, LockName, LogName, BallastName, IncomingName, "lost+found":
 		return true
 	}
 	_, ok := ParsePartition(name)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
@@ -52,6 +54,8 @@ func (d *dumper) dump() error {
 		return d.store()
 	case descriptor.ClockName:
 		return d.clock()
+	case descriptor.NodeName:
+		return d.node()
 	}
 	if path.Ext(base) == segmentSuffix {
 		return d.segment()
@@ -66,7 +70,7 @@ func (d *dumper) dump() error {
 	case manifest.FileValues:
 		return d.values(num)
 	}
-	return fmt.Errorf("%w: %s has no name that kvd gives to a file; want STORE, CLOCK, CURRENT, MANIFEST-n, n.sst, n.val or n.wal",
+	return fmt.Errorf("%w: %s has no name that kvd gives to a file; want STORE, CLOCK, NODE, CURRENT, MANIFEST-n, n.sst, n.val or n.wal",
 		kv.ErrInvalidArgument, d.name)
 }
 
@@ -97,6 +101,22 @@ func (d *dumper) clock() error {
 	if c.Boot != [16]byte{} {
 		d.printf("  boot        %x\n  there       %v after the boot, at %s; the machine's clock %s\n", c.Boot, time.Duration(c.Since),
 			time.UnixMicro(int64(c.Time)).UTC().Format(time.RFC3339Nano), time.UnixMicro(int64(c.Wall)).UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+func (d *dumper) node() error {
+	data, err := readSmall(d.fsys, d.name)
+	if err != nil {
+		return err
+	}
+	n, err := descriptor.DecodeNode(d.name, data)
+	if err != nil {
+		return err
+	}
+	d.printf("node\n  store       %016x\n  cluster     %016x\n  id          %d\n", n.StoreID, n.Cluster, n.Node)
+	for _, id := range slices.Sorted(maps.Keys(n.Members)) {
+		d.printf("  knows       %d at %s\n", id, n.Members[id])
 	}
 	return nil
 }

@@ -37,6 +37,8 @@ func sampleFiles(t *testing.T) (*vfs.Mem, []string) {
 		Time: 1_789_999_990_123_456, Wall: 1_789_999_990_123_400,
 	}
 	write("data/CLOCK", c.Encode())
+	n := descriptor.Node{StoreID: d.StoreID, Cluster: 0xfedc_ba98_7654_3210, Node: 3, Members: map[uint64]string{1: "10.0.0.1:7072", 3: "10.0.0.3:7072"}}
+	write("data/NODE", n.Encode())
 	for _, name := range []string{"CURRENT", "MANIFEST-000040"} {
 		content, err := os.ReadFile("../manifest/testdata/v1/" + name)
 		require.NoError(t, err)
@@ -44,7 +46,7 @@ func sampleFiles(t *testing.T) (*vfs.Mem, []string) {
 	}
 	sampleTable(t, fsys, "data/p-0003/000013.sst")
 	sampleLog(t, fsys, "data/wal")
-	return fsys, []string{"STORE", "CLOCK", "p-0003/CURRENT", "p-0003/MANIFEST-000040", "p-0003/000013.sst", "wal/000001.wal"}
+	return fsys, []string{"STORE", "CLOCK", "NODE", "p-0003/CURRENT", "p-0003/MANIFEST-000040", "p-0003/000013.sst", "wal/000001.wal"}
 }
 
 func sampleTable(t *testing.T, fsys vfs.FS, name string) {
