@@ -103,6 +103,14 @@
 // [Piece] says what the fields mean. The log has no times; the marks lead from a time to a
 // version: once a second, the server notes the version that readers see.
 //
+// # Receiving
+//
+// [Receive] copies a checkpoint of another node of a cluster into the directory incoming of a
+// data directory, with the names that its files have in a store. The manifest of what was
+// received, incoming/COMPLETE, has the format of that of a backup. It is written last, by
+// vfs.WriteAtomic, after all files and their names are synced, and removed first. So what
+// [Incoming] finds is whole. An attempt that was interrupted is continued file by file.
+//
 // # Restoring
 //
 // The directory must be empty or new. While it is filled it holds the file RESTORING, so
