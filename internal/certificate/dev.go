@@ -27,18 +27,11 @@ type DevSet struct {
 // for each client, all valid from now on for a time. A client called app has the URI
 // kvd:app.
 func Dev(hosts, clients []string, now time.Time, lasts time.Duration) (*DevSet, error) {
-	authority := template("kvd dev CA", now, lasts)
-	authority.IsCA, authority.BasicConstraintsValid, authority.MaxPathLenZero = true, true, true
-	authority.KeyUsage = x509.KeyUsageCertSign
-	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a, err := newAuthority(now, lasts)
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, authority, authority, &signer.PublicKey, signer)
-	if err != nil {
-		return nil, err
-	}
-	set := &DevSet{CA: encode("CERTIFICATE", der), Clients: make(map[string]Pair)}
+	set := &DevSet{CA: encode("CERTIFICATE", a.der), Clients: make(map[string]Pair)}
 
 	server := template("kvd dev server", now, lasts)
 	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -49,14 +42,14 @@ func Dev(hosts, clients []string, now time.Time, lasts time.Duration) (*DevSet, 
 			server.DNSNames = append(server.DNSNames, host)
 		}
 	}
-	if set.Server, err = sign(server, authority, signer); err != nil {
+	if set.Server, err = a.sign(server); err != nil {
 		return nil, err
 	}
 	for _, name := range clients {
 		client := template(name, now, lasts)
 		client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 		client.URIs = []*url.URL{{Scheme: "kvd", Opaque: url.PathEscape(name)}}
-		if set.Clients[name], err = sign(client, authority, signer); err != nil {
+		if set.Clients[name], err = a.sign(client); err != nil {
 			return nil, err
 		}
 	}
@@ -75,12 +68,31 @@ func template(name string, now time.Time, lasts time.Duration) *x509.Certificate
 	}
 }
 
-func sign(template, authority *x509.Certificate, signer *ecdsa.PrivateKey) (Pair, error) {
+// authority signs certificates. Its key is kept nowhere.
+type authority struct {
+	template *x509.Certificate
+	key      *ecdsa.PrivateKey
+	der      []byte // its own certificate
+}
+
+func newAuthority(now time.Time, lasts time.Duration) (*authority, error) {
+	t := template("kvd dev CA", now, lasts)
+	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero = true, true, true
+	t.KeyUsage = x509.KeyUsageCertSign
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
+	return &authority{t, key, der}, err
+}
+
+func (a *authority) sign(t *x509.Certificate) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, authority, &key.PublicKey, signer)
+	der, err := x509.CreateCertificate(rand.Reader, t, a.template, &key.PublicKey, a.key)
 	if err != nil {
 		return Pair{}, err
 	}
