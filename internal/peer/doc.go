@@ -1,0 +1,49 @@
+// Package peer carries what the nodes of a cluster say to each other: the messages of the
+// consensus, on a listener of its own. In other texts: Raft transport. No binary imports this
+// package yet.
+//
+// It knows nodes, addresses and certificates. Of a message it knows from which node to which
+// it goes, and whether it is short or long. [Network] implements replica.Transport, and
+// delivers to a [Receiver], which is a replica.Loop.
+//
+//	N1. Send never blocks. What cannot be sent soon is dropped and counted; the consensus
+//	    sends again what counts. Nothing waits for a node that is not connected.
+//	N2. A message reaches the Receiver only if its sender is the node whose stream it comes
+//	    by, a member of this cluster, and means this node and this group. A member may pass
+//	    on the reads of another member.
+//	N3. The bytes of a stranger cost bounded memory: 64 connections of 1 MiB each, which end
+//	    if they are idle. Before a call is known to be a member's, nothing of it is decoded but
+//	    a Hello of at most 128 bytes.
+//	N4. Close ends all goroutines.
+//
+// # Lanes
+//
+// A node calls every other node twice, by connections of their own: one stream carries the
+// short messages (heartbeats, votes, reads, acknowledgements), the other one the entries. So
+// a heartbeat does not wait until megabytes have left. Each stream carries messages one way,
+// in order; the answers come by the streams of the other node. A message above 1 MiB is sent
+// in parts.
+//
+// A queue takes 4 MiB of short messages, or 64 MiB of entries, which is what a leader sends
+// ahead of acknowledgements; a single longer message is taken alone. The entries are those
+// that the log keeps in memory too.
+//
+// A stream that ends is made again after 50 ms, growing to 2 s while that fails, each time
+// between half and one and a half times as long. If the other node is silent for 10 s it is
+// asked whether it is there, and has 5 s to answer.
+//
+// # Who is who
+//
+// Each call begins with a Hello: version of the protocol, cluster, and the ids of both nodes.
+// The other node answers with its own. If anything differs the call is refused with the
+// reason, which both nodes report. A call from a node that is no member is refused.
+//
+// With TLS, which is mutual, the certificate of a node has its cluster and id as its only URI
+// (certificate.Node), and has to agree with the Hello. Host names do not matter. Without TLS
+// a Hello is believed; then all addresses have to be those of loopback.
+//
+// # Not here yet
+//
+// Files of a checkpoint: the protocol has a call for them, which is not implemented.
+// backup.Receive is the receiving side.
+package peer

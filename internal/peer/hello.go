@@ -1,0 +1,120 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/certificate"
+	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
+)
+
+const (
+	// protocolVersion is that of everything that nodes say to each other. A node talks to
+	// those of the same version alone.
+	protocolVersion = 1
+
+	helloKey      = "kvd-hello-bin"
+	maxHelloBytes = 128
+)
+
+// identity is what a node says of itself and of whom it means.
+type identity struct {
+	cluster, from, to uint64
+	lane              peerpb.Lane
+}
+
+func (i identity) metadata() metadata.MD {
+	b, _ := proto.Marshal(&peerpb.Hello{Version: protocolVersion, Cluster: i.cluster, From: i.from, To: i.to, Lane: i.lane}) // numbers always encode
+	return metadata.Pairs(helloKey, string(b))
+}
+
+// readHello decodes the Hello of the other side. Its error says what is wrong with it.
+func readHello(md metadata.MD) (identity, error) {
+	values := md.Get(helloKey)
+	if len(values) != 1 {
+		return identity{}, fmt.Errorf("it says %d times which node it is, want once: is it a node of kvd?", len(values))
+	}
+	h := &peerpb.Hello{}
+	if len(values[0]) > maxHelloBytes || proto.Unmarshal([]byte(values[0]), h) != nil {
+		return identity{}, fmt.Errorf("it says in %d bytes that cannot be read which node it is", len(values[0]))
+	}
+	if h.GetVersion() != protocolVersion {
+		return identity{}, fmt.Errorf("it speaks version %d, this node version %d: use versions of kvd that fit", h.GetVersion(), protocolVersion)
+	}
+	return identity{h.GetCluster(), h.GetFrom(), h.GetTo(), h.GetLane()}, nil
+}
+
+// check compares what another node says with what this one, me, expects. From is checked by
+// the caller.
+func (i identity) check(me *Options) error {
+	switch {
+	case i.cluster != me.Cluster:
+		return fmt.Errorf("it belongs to cluster %016x, this node to %016x", i.cluster, me.Cluster)
+	case i.to != me.Node:
+		return fmt.Errorf("it means node %d, this is node %d: an address is wrong", i.to, me.Node)
+	case i.from == 0 || i.from == me.Node:
+		return fmt.Errorf("it says to be node %d: two nodes have the same id, or an address is wrong", i.from)
+	}
+	return nil
+}
+
+// welcome decides whether a call is that of a member, and returns which one.
+func (n *Network) welcome(ctx context.Context) (identity, *member, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	hello, err := readHello(md)
+	if err == nil {
+		err = hello.check(&n.options)
+	}
+	if err != nil {
+		return hello, nil, n.refuse(ctx, codes.FailedPrecondition, err)
+	}
+	if err := n.authenticate(ctx, hello); err != nil {
+		return hello, nil, n.refuse(ctx, codes.Unauthenticated, err)
+	}
+	m := n.member(hello.from)
+	if m == nil {
+		return hello, nil, n.refuse(ctx, codes.PermissionDenied, fmt.Errorf("node %d is no member of the group, as far as this node knows: it was removed, or is to be added first", hello.from))
+	}
+	return hello, m, nil
+}
+
+// authenticate compares a Hello with the certificate of the connection. Without TLS, which is
+// for loopback alone, the Hello is believed.
+func (n *Network) authenticate(ctx context.Context, hello identity) error {
+	if n.options.TLS == nil {
+		return nil
+	}
+	node, err := nodeOf(ctx)
+	if want := (certificate.Node{Cluster: hello.cluster, ID: hello.from}); err == nil && node != want {
+		err = fmt.Errorf("it says to be %s, and its certificate is that of %s", want, node)
+	}
+	return err
+}
+
+// nodeOf returns whose certificate a connection was made with.
+func nodeOf(ctx context.Context) (certificate.Node, error) {
+	p, _ := grpcpeer.FromContext(ctx)
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return certificate.Node{}, fmt.Errorf("the connection has no certificate")
+	}
+	return certificate.NodeOf(info.State.PeerCertificates[0])
+}
+
+// refuse counts and reports a call that is refused, and returns what it ends with.
+func (n *Network) refuse(ctx context.Context, code codes.Code, why error) error {
+	from := "an unknown address"
+	if p, ok := grpcpeer.FromContext(ctx); ok {
+		from = p.Addr.String()
+	}
+	n.refused(fmt.Errorf("a call from %s is refused: %w", from, why))
+	return status.Error(code, "node "+strconv.FormatUint(n.options.Node, 10)+" refuses the call: "+why.Error())
+}

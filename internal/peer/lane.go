@@ -1,0 +1,154 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
+)
+
+const (
+	smallQueueBytes   = 4 << 20
+	appendsQueueBytes = 64 << 20 // what a leader sends a follower ahead of its acknowledgements
+
+	// A stream that ends is made again after a pause, which grows from minPause to maxPause
+	// while that fails, and varies by up to half, so that nodes do not come all at once.
+	minPause = 50 * time.Millisecond
+	maxPause = 2 * time.Second
+	// connectWait is how long a connection and the Hello of the other node may take.
+	connectWait = 5 * time.Second
+)
+
+// lane sends messages of one kind to one node, over a connection of its own: what is long does
+// not delay what is urgent.
+type lane struct {
+	network *Network
+	to      *member
+	kind    peerpb.Lane
+	queue   *queue
+	conn    *grpc.ClientConn
+}
+
+// run keeps a stream to the node until ctx ends.
+func (l *lane) run(ctx context.Context) {
+	pause := minPause
+	for {
+		connected, err := l.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if connected {
+			pause = minPause
+		}
+		l.network.report(l, err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, maxPause)
+		l.conn.ResetConnectBackoff() // this pause is the one that counts
+	}
+}
+
+// stream makes a stream and sends what comes into the queue, until the stream or ctx ends.
+func (l *lane) stream(ctx context.Context) (connected bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(connectWait, func() {
+		cancel(fmt.Errorf("node %d at %s does not answer within %v", l.to.id, l.to.address, connectWait))
+	})
+	stream, err := l.open(ctx)
+	if late.Stop(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return false, err
+	}
+	l.queue.setOpen(true)
+	defer l.queue.setOpen(false)
+	l.network.report(l, nil)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- endOf(stream.RecvMsg(new(peerpb.MessagesResponse)))
+		cancel(nil)
+	}()
+	err = l.send(ctx, stream)
+	cancel(nil)
+	if why := <-ended; err == nil || errors.Is(err, io.EOF) {
+		err = why // io.EOF says that the stream has ended, and not why
+	}
+	return true, err
+}
+
+// open makes a stream to the node, and waits until that has said which one it is.
+func (l *lane) open(ctx context.Context) (grpc.ClientStreamingClient[peerpb.Packet, peerpb.MessagesResponse], error) {
+	o := &l.network.options
+	me := identity{cluster: o.Cluster, from: o.Node, to: l.to.id, lane: l.kind}
+	stream, err := peerpb.NewPeerServiceClient(l.conn).Messages(metadata.NewOutgoingContext(ctx, me.metadata()))
+	if err != nil {
+		return nil, explain(err)
+	}
+	header, err := stream.Header()
+	if err == nil && len(header.Get(helloKey)) == 0 { // it was refused
+		err = endOf(stream.RecvMsg(new(peerpb.MessagesResponse)))
+	}
+	if err != nil {
+		return nil, explain(err)
+	}
+	return stream, checkAnswer(header, me)
+}
+
+// checkAnswer checks the Hello with which a node answers.
+func checkAnswer(header metadata.MD, me identity) error {
+	hello, err := readHello(header)
+	if want := (identity{cluster: me.cluster, from: me.to, to: me.from, lane: me.lane}); err == nil && hello != want {
+		err = fmt.Errorf("node %d of cluster %016x answers, want node %d of cluster %016x: an address is wrong", hello.from, hello.cluster, want.from, want.cluster)
+	}
+	return err
+}
+
+// send sends what comes into the queue.
+func (l *lane) send(ctx context.Context, stream grpc.ClientStreamingClient[peerpb.Packet, peerpb.MessagesResponse]) error {
+	for {
+		select {
+		case <-l.queue.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		messages, bytes := l.queue.take()
+		err := packets(l.network.options.Group, messages, stream.Send)
+		l.queue.sent(bytes)
+		if err != nil {
+			return err
+		}
+		l.to.sentMessages.Add(uint64(len(messages)))
+		l.to.sentBytes.Add(uint64(bytes))
+	}
+}
+
+// errEnded says that the other node has ended a stream, which it does when it closes.
+var errEnded = errors.New("the other node has ended the stream")
+
+func endOf(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return errEnded
+	}
+	return explain(err)
+}
+
+// explain returns the text of an error of gRPC.
+func explain(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return errors.New(s.Message())
+	}
+	return err
+}

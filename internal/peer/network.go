@@ -1,0 +1,406 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/net/netutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/kvd-db/kvd/internal/certificate"
+	"github.com/kvd-db/kvd/internal/kv"
+	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
+)
+
+const (
+	// maxConns bounds the connections of the listener: three of each of a dozen nodes, and old ones.
+	maxConns = 64
+	// handshakeWait and idleWait end the connections of strangers.
+	handshakeWait = 5 * time.Second
+	idleWait      = 15 * time.Second
+	// pingAfter silence a side asks whether the other is there, and gives up after pingWait.
+	pingAfter = 10 * time.Second
+	pingWait  = 5 * time.Second
+
+	headerListBytes = 4 << 10
+	streamsPerConn  = 4
+	windowBytes     = 1 << 20 // of a stream: what a node receives before it looks at it
+)
+
+// Options describe a node. TLS and Report may be nil, all others are needed.
+type Options struct {
+	Cluster uint64
+	Node    uint64 // id
+	Group   uint32 // of the Raft group
+	Listen  string // address of the listener: host and port
+	// TLS has the certificate of the node and the authority of the cluster. Without it, all
+	// addresses have to be those of loopback.
+	TLS *certificate.Server
+	// Report is told when a stream works (nil), when it does not any more or cannot be made,
+	// and of calls that are refused, by goroutines of the Network. It does not block.
+	Report func(Event)
+}
+
+// Event is a change in the connections to other nodes.
+type Event struct {
+	Node uint64 // 0: a stranger
+	Lane string // "small" or "appends"; empty for a stranger
+	Err  error  // nil: the stream works
+}
+
+// Receiver takes messages: a replica.Loop.
+type Receiver interface {
+	// Deliver does not block. It takes ownership of the message, or drops it and returns false.
+	Deliver(*pb.Message) bool
+}
+
+// Network carries the messages of a node. Safe for concurrent use.
+type Network struct {
+	options  Options
+	listener net.Listener
+	server   *grpc.Server
+
+	receiver atomic.Pointer[Receiver]
+	members  atomic.Pointer[map[uint64]*member]
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex // held while members change
+	closed   bool
+	reported map[laneName]string // what Report was told last
+
+	refusals     atomic.Uint64
+	refusedLast  atomic.Int64 // when Report was told, in Unix seconds
+	droppedAlien atomic.Uint64
+}
+
+type laneName struct {
+	node uint64
+	lane peerpb.Lane
+}
+
+// member is another node.
+type member struct {
+	id             uint64
+	address        string
+	cancel         context.CancelFunc
+	small, appends *lane
+
+	sentMessages, sentBytes, received, unwanted atomic.Uint64
+
+	mu      sync.Mutex
+	inbound map[peerpb.Lane]chan struct{} // closed when a newer stream takes the place
+}
+
+// New listens. Messages are dropped until Start, and those for nodes that are no members.
+//
+// Errors: kv.ErrInvalidArgument for options that do not fit together; those of the listener.
+func New(o Options) (*Network, error) {
+	if o.Cluster == 0 || o.Node == 0 {
+		return nil, fmt.Errorf("%w: a node needs the id of its cluster and one of its own", kv.ErrInvalidArgument)
+	}
+	n := &Network{options: o, reported: map[laneName]string{}}
+	n.members.Store(&map[uint64]*member{})
+	creds := insecure.NewCredentials()
+	if o.TLS != nil {
+		server, _, err := o.TLS.Nodes("h2", nil)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", kv.ErrInvalidArgument, err)
+		}
+		creds = credentials.NewTLS(server)
+	} else if err := checkLoopback(o.Listen); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the other nodes: %w", err)
+	}
+	n.listener = listener
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.server = grpc.NewServer(
+		grpc.Creds(creds),
+		grpc.MaxRecvMsgSize(packetBytes+packetOverhead),
+		grpc.MaxHeaderListSize(headerListBytes),
+		grpc.MaxConcurrentStreams(streamsPerConn),
+		grpc.ConnectionTimeout(handshakeWait),
+		grpc.StaticStreamWindowSize(windowBytes),
+		grpc.StaticConnWindowSize(windowBytes),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleWait, Time: pingAfter, Timeout: pingWait}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAfter / 2, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true),
+	)
+	peerpb.RegisterPeerServiceServer(n.server, &service{network: n})
+	return n, nil
+}
+
+// checkLoopback returns an error unless an address is one of this machine.
+func checkLoopback(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: address %q: %w", kv.ErrInvalidArgument, address, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("%w: without certificates nodes talk over loopback alone, and %q is not that: name the certificate of this node and the authority of the cluster", kv.ErrInvalidArgument, address)
+	}
+	return nil
+}
+
+// Start begins to take messages.
+func (n *Network) Start(r Receiver) {
+	n.receiver.Store(&r)
+	n.running.Go(func() { _ = n.server.Serve(netutil.LimitListener(n.listener, maxConns)) }) // it ends with Close
+}
+
+// Addr returns the address of the listener.
+func (n *Network) Addr() string { return n.listener.Addr().String() }
+
+// SetMembers says which other nodes there are, by id, and their addresses. Streams of those that
+// are gone end; those with another address are made again.
+//
+// Errors: kv.ErrInvalidArgument for an address that cannot be used, kv.ErrClosed; nothing has
+// changed then.
+func (n *Network) SetMembers(addresses map[uint64]string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return kv.ErrClosed
+	}
+	old, next := *n.members.Load(), map[uint64]*member{}
+	var begun []*member
+	for _, id := range slices.Sorted(maps.Keys(addresses)) {
+		switch m := old[id]; {
+		case id == n.options.Node:
+		case m != nil && m.address == addresses[id]:
+			next[id] = m
+		default:
+			m, err := n.newMember(id, addresses[id])
+			if err != nil {
+				for _, m := range begun {
+					m.close()
+				}
+				return err
+			}
+			next[id] = m
+			begun = append(begun, m)
+		}
+	}
+	n.members.Store(&next)
+	for id, m := range old {
+		if next[id] != m {
+			m.close()
+		}
+	}
+	for _, m := range begun {
+		m.start(n)
+	}
+	return nil
+}
+
+func (n *Network) newMember(id uint64, address string) (*member, error) {
+	creds := insecure.NewCredentials()
+	if n.options.TLS != nil {
+		_, client, err := n.options.TLS.Nodes("h2", func(server certificate.Node) error {
+			if want := (certificate.Node{Cluster: n.options.Cluster, ID: id}); server != want {
+				return fmt.Errorf("%s has the certificate of %s, want that of %s", address, server, want)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", kv.ErrInvalidArgument, err)
+		}
+		creds = credentials.NewTLS(client)
+	} else if err := checkLoopback(address); err != nil {
+		return nil, fmt.Errorf("node %d: %w", id, err)
+	}
+	m := &member{id: id, address: address, inbound: map[peerpb.Lane]chan struct{}{}}
+	for _, l := range []struct {
+		to    **lane
+		kind  peerpb.Lane
+		bytes int64
+	}{{&m.small, peerpb.Lane_LANE_SMALL, smallQueueBytes}, {&m.appends, peerpb.Lane_LANE_APPENDS, appendsQueueBytes}} {
+		conn, err := dial(address, creds)
+		if err != nil {
+			m.close()
+			return nil, fmt.Errorf("%w: address of node %d: %w", kv.ErrInvalidArgument, id, err)
+		}
+		*l.to = &lane{network: n, to: m, kind: l.kind, queue: newQueue(l.bytes), conn: conn}
+	}
+	return m, nil
+}
+
+// dial returns a connection, which is made when it is used.
+func dial(address string, creds credentials.TransportCredentials) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(creds),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: minPause, Multiplier: 2, Jitter: 0.5, MaxDelay: maxPause},
+			MinConnectTimeout: connectWait,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingWait}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(packetBytes+packetOverhead)),
+		grpc.WithStaticStreamWindowSize(windowBytes),
+		grpc.WithStaticConnWindowSize(windowBytes),
+		grpc.WithMaxHeaderListSize(headerListBytes),
+		grpc.WithDisableServiceConfig(),
+	)
+}
+
+// lanes returns the lanes that were made.
+func (m *member) lanes() (lanes []*lane) {
+	for _, l := range []*lane{m.small, m.appends} {
+		if l != nil {
+			lanes = append(lanes, l)
+		}
+	}
+	return lanes
+}
+
+func (m *member) start(n *Network) {
+	ctx, cancel := context.WithCancel(n.ctx)
+	m.cancel = cancel
+	for _, l := range m.lanes() {
+		n.running.Go(func() { l.run(ctx) })
+	}
+}
+
+// close ends what a member has under way.
+func (m *member) close() {
+	if m.cancel != nil {
+		m.cancel()
+	}
+	for _, l := range m.lanes() {
+		_ = l.conn.Close() // its streams end; nothing else can fail
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, replaced := range m.inbound {
+		close(replaced)
+	}
+	m.inbound = nil
+}
+
+// member returns a member, nil if there is none with the id.
+func (n *Network) member(id uint64) *member { return (*n.members.Load())[id] }
+
+// Send implements replica.Transport: it drops what cannot be sent soon.
+func (n *Network) Send(messages []*pb.Message) {
+	members := *n.members.Load()
+	for _, m := range messages {
+		to := members[m.GetTo()]
+		switch {
+		case to == nil:
+			n.droppedAlien.Add(1)
+		case m.GetType() == pb.MsgApp || m.GetType() == pb.MsgSnap:
+			to.appends.queue.put(m)
+		default:
+			to.small.queue.put(m)
+		}
+	}
+}
+
+// report tells of the state of a lane, once until it changes.
+func (n *Network) report(l *lane, err error) {
+	name, text := laneName{l.to.id, l.kind}, "works"
+	if err != nil {
+		text = err.Error()
+	}
+	n.mu.Lock()
+	again := n.reported[name] == text
+	n.reported[name] = text
+	n.mu.Unlock()
+	if !again && n.options.Report != nil {
+		n.options.Report(Event{Node: l.to.id, Lane: laneText(l.kind), Err: err})
+	}
+}
+
+func laneText(l peerpb.Lane) string {
+	if l == peerpb.Lane_LANE_APPENDS {
+		return "appends"
+	}
+	return "small"
+}
+
+// refused counts a refused call, and reports at most one a second.
+func (n *Network) refused(why error) {
+	n.refusals.Add(1)
+	now := time.Now().Unix()
+	if last := n.refusedLast.Load(); last != now && n.refusedLast.CompareAndSwap(last, now) && n.options.Report != nil {
+		n.options.Report(Event{Err: why})
+	}
+}
+
+// Status describes what goes to and comes from another node. Bytes are those of entries and
+// estimates of the rest.
+type Status struct {
+	Node      uint64
+	Address   string
+	Connected bool // both streams to it work
+	// Why is what the streams to it failed with last; empty while they work.
+	Why                string
+	QueuedBytes        int64
+	Sent, Dropped      uint64 // messages to it
+	SentBytes          uint64
+	Received, NotTaken uint64 // messages from it; those that the consensus had no room for
+}
+
+// Status describes the other nodes, in the order of their ids.
+func (n *Network) Status() []Status {
+	members := *n.members.Load()
+	var all []Status
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		m := members[id]
+		s := Status{
+			Node: id, Address: m.address, Connected: true, Sent: m.sentMessages.Load(), SentBytes: m.sentBytes.Load(),
+			Received: m.received.Load(), NotTaken: m.unwanted.Load(),
+		}
+		for _, l := range m.lanes() {
+			open, bytes, dropped := l.queue.state()
+			s.Connected = s.Connected && open
+			s.QueuedBytes += bytes
+			s.Dropped += dropped
+			if !open {
+				s.Why = n.why(laneName{id, l.kind})
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (n *Network) why(name laneName) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.reported[name]
+}
+
+// Refused returns how many calls were refused.
+func (n *Network) Refused() uint64 { return n.refusals.Load() }
+
+// Close ends all streams and waits for that. Idempotent.
+func (n *Network) Close() {
+	n.mu.Lock()
+	n.closed = true
+	members := *n.members.Load()
+	n.members.Store(&map[uint64]*member{})
+	n.mu.Unlock()
+	n.cancel()
+	for _, m := range members {
+		m.close()
+	}
+	n.server.Stop()
+	_ = n.listener.Close() // by Stop already, if it was served
+	n.running.Wait()
+}

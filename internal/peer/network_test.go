@@ -1,0 +1,435 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/certificate"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/vfs"
+	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
+)
+
+// Messages arrive whole and, those of one kind, in order: short ones, long ones, and those that
+// are longer than a packet.
+func TestMessagesArrive(t *testing.T) {
+	n1, n2, to1, to2, _ := pair(t, nil)
+	long := bytes.Repeat([]byte("long"), packetBytes)
+	var appends []*pb.Message
+	for i := range 20 {
+		appends = append(appends, message(pb.MsgApp, 1, 2, fmt.Append(nil, i), long[:i*packetBytes/5]))
+	}
+	n1.Send(appends)
+	n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2), message(pb.MsgHeartbeat, 1, 9)})
+	n2.Send([]*pb.Message{message(pb.MsgAppResp, 2, 1)})
+	testwait.Until(t, func() bool { return len(to2.all()) == 21 && len(to1.all()) == 1 })
+	require.Equal(t, pb.MsgAppResp, to1.all()[0].GetType())
+	next := 0
+	for _, m := range to2.all() {
+		if m.GetType() == pb.MsgApp {
+			require.True(t, proto.Equal(appends[next], m), "message %d", next)
+			next++
+		}
+	}
+	require.Equal(t, 20, next)
+	s := n1.Status()
+	require.Len(t, s, 1)
+	require.Equal(t, uint64(2), s[0].Node)
+	require.Zero(t, s[0].Dropped)
+	require.Equal(t, uint64(1), n1.droppedAlien.Load(), "the one to node 9")
+	testwait.Until(t, func() bool { s := n1.Status()[0]; return s.Sent == 21 && s.QueuedBytes == 0 })
+	require.Equal(t, uint64(1), n1.Status()[0].Received)
+}
+
+// What the consensus has no room for is dropped and counted.
+func TestReceiverThatIsFull(t *testing.T) {
+	n1, n2, _, to2, _ := pair(t, nil)
+	to2.mu.Lock()
+	to2.full = true
+	to2.mu.Unlock()
+	n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2)})
+	testwait.Until(t, func() bool { return n2.Status()[0].NotTaken == 1 })
+}
+
+// reports collects events.
+type reports struct {
+	mu     sync.Mutex
+	events []Event
+}
+
+func (r *reports) report(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+func (r *reports) has(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Err != nil && bytes.Contains([]byte(e.Err.Error()), []byte(text)) {
+			return true
+		}
+	}
+	return false
+}
+
+// A cut ends the streams and drops what is sent; afterwards they are made again.
+func TestCut(t *testing.T) {
+	n1, _, _, to2, p := pair(t, nil)
+	for range 2 {
+		p.setCut(true)
+		testwait.Until(t, func() bool {
+			for _, l := range (*n1.members.Load())[2].lanes() {
+				if open, _, _ := l.queue.state(); open {
+					return false
+				}
+			}
+			return true
+		})
+		before := n1.Status()[0]
+		require.NotEmpty(t, before.Why)
+		n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2), message(pb.MsgApp, 1, 2)})
+		require.Equal(t, before.Dropped+2, n1.Status()[0].Dropped)
+		require.Zero(t, n1.Status()[0].QueuedBytes)
+		p.setCut(false)
+		connected(t, n1, true)
+		require.Empty(t, n1.Status()[0].Why)
+		have := len(to2.all())
+		n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2)})
+		testwait.Until(t, func() bool { return len(to2.all()) > have })
+	}
+}
+
+// A node that is removed is cut off, and can call again when it is added.
+func TestRemovedNode(t *testing.T) {
+	var r reports
+	n1, n2, _, to2, p := pair(t, func(o *Options) { o.Report = r.report })
+	require.NoError(t, n2.SetMembers(nil))
+	connected(t, n1, false)
+	testwait.Until(t, func() bool { return r.has("node 1 is no member of the group") })
+	require.NotZero(t, n2.Refused())
+	n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2)})
+	require.Empty(t, to2.all())
+	require.NoError(t, n2.SetMembers(map[uint64]string{1: n1.Addr()}))
+	connected(t, n1, true)
+
+	// Another address for the same node.
+	require.NoError(t, n1.SetMembers(map[uint64]string{2: n2.Addr()}))
+	connected(t, n1, true)
+	p.setCut(true)
+	n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2)})
+	testwait.Until(t, func() bool { return len(to2.all()) == 1 })
+}
+
+func TestOptionsThatDoNotFit(t *testing.T) {
+	for what, change := range map[string]func(*Options){
+		"no cluster":  func(o *Options) { o.Cluster = 0 },
+		"no id":       func(o *Options) { o.Node = 0 },
+		"no loopback": func(o *Options) { o.Listen = "0.0.0.0:0" },
+		"a name":      func(o *Options) { o.Listen = "example.org:0" },
+		"no port":     func(o *Options) { o.Listen = "127.0.0.1" },
+		"no authority": func(o *Options) {
+			o.TLS = new(certificate.Server)
+		},
+	} {
+		o := options(1)
+		change(&o)
+		_, err := New(o)
+		require.ErrorIs(t, err, kv.ErrInvalidArgument, what)
+	}
+	o := options(1)
+	o.Listen = "127.0.0.1:99999"
+	_, err := New(o)
+	require.ErrorContains(t, err, "listen for the other nodes")
+
+	n := start(t, options(1), &inbox{})
+	require.ErrorIs(t, n.SetMembers(map[uint64]string{2: "127.0.0.1:1", 3: "10.0.0.1:7"}), kv.ErrInvalidArgument)
+	require.ErrorIs(t, n.SetMembers(map[uint64]string{2: "127.0.0.1:1", 3: "nonsense"}), kv.ErrInvalidArgument)
+	require.Empty(t, n.Status(), "nothing has changed")
+	require.NoError(t, n.SetMembers(map[uint64]string{2: "127.0.0.1:1"}))
+	n.Close()
+	n.Close()
+	require.ErrorIs(t, n.SetMembers(map[uint64]string{2: "127.0.0.1:1"}), kv.ErrClosed)
+	n.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2)})
+
+	never, err := New(options(1))
+	require.NoError(t, err)
+	never.Close()
+}
+
+// caller calls a node by hand.
+func caller(t *testing.T, n *Network) peerpb.PeerServiceClient {
+	conn, err := dial(n.Addr(), insecure.NewCredentials())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return peerpb.NewPeerServiceClient(conn)
+}
+
+// call makes a stream, sends packets, and returns what it ends with.
+func call(t *testing.T, c peerpb.PeerServiceClient, md metadata.MD, send ...*peerpb.Packet) error {
+	stream, err := c.Messages(metadata.NewOutgoingContext(testwait.Context(t), md))
+	require.NoError(t, err)
+	for _, p := range send {
+		_ = stream.Send(p) // the stream may have ended; then it says why below
+	}
+	return endOf(stream.RecvMsg(new(peerpb.MessagesResponse)))
+}
+
+// Whatever differs from what a node expects is refused with the reason.
+func TestCallsThatAreRefused(t *testing.T) {
+	var r reports
+	o := options(2)
+	o.Report = r.report
+	to := &inbox{}
+	n := start(t, o, to)
+	require.NoError(t, n.SetMembers(map[uint64]string{1: "127.0.0.1:1"}))
+	client := caller(t, n)
+	good := identity{cluster: testCluster, from: 1, to: 2, lane: peerpb.Lane_LANE_SMALL}
+	hello := func(change func(*peerpb.Hello)) metadata.MD {
+		h := &peerpb.Hello{Version: protocolVersion, Cluster: good.cluster, From: good.from, To: good.to, Lane: good.lane}
+		change(h)
+		b, err := proto.Marshal(h)
+		require.NoError(t, err)
+		return metadata.Pairs(helloKey, string(b))
+	}
+	for want, md := range map[string]metadata.MD{
+		"says 0 times which node it is":            {},
+		"says 2 times which node it is":            metadata.Join(good.metadata(), good.metadata()),
+		"in 3 bytes that cannot be read":           metadata.Pairs(helloKey, "\xff\xff\xff"),
+		"in 129 bytes that cannot be read":         metadata.Pairs(helloKey, string(make([]byte, maxHelloBytes+1))),
+		"it speaks version 2, this node version 1": hello(func(h *peerpb.Hello) { h.Version = 2 }),
+		"it belongs to cluster 0000000000000009":   hello(func(h *peerpb.Hello) { h.Cluster = 9 }),
+		"it means node 3, this is node 2":          hello(func(h *peerpb.Hello) { h.To = 3 }),
+		"it says to be node 2: two nodes":          hello(func(h *peerpb.Hello) { h.From = 2 }),
+		"it says to be node 0: two nodes":          hello(func(h *peerpb.Hello) { h.From = 0 }),
+		"node 9 is no member of the group":         hello(func(h *peerpb.Hello) { h.From = 9 }),
+		"there is no lane 7":                       hello(func(h *peerpb.Hello) { h.Lane = 7 }),
+	} {
+		require.ErrorContains(t, call(t, client, md), want)
+	}
+	require.True(t, r.has("a call from 127.0.0.1:"))
+	heartbeat, err := proto.Marshal(message(pb.MsgHeartbeat, 1, 2))
+	require.NoError(t, err)
+	alien, err := proto.Marshal(message(pb.MsgHeartbeat, 9, 2))
+	require.NoError(t, err)
+	for want, packet := range map[string]*peerpb.Packet{
+		"a packet of group 6":              {Group: 6},
+		"a message of 1 bytes that cannot": {Group: testGroup, Messages: [][]byte{{0xff}}},
+		"a message from node 9 to node 2":  {Group: testGroup, Messages: [][]byte{alien}},
+		"both a part and 1 messages":       {Group: testGroup, Messages: [][]byte{heartbeat}, Part: []byte("x")},
+		"a message from node 0 to node 0":  {Group: testGroup, Last: true},
+	} {
+		require.ErrorContains(t, call(t, client, good.metadata(), packet), want)
+	}
+	require.ErrorContains(t, call(t, client, good.metadata(), &peerpb.Packet{Group: testGroup, Part: []byte("x")}, &peerpb.Packet{Group: testGroup}), "the message before is not whole")
+	require.Empty(t, to.all())
+
+	// A read that node 1 passes on for another member, and for none.
+	read := message(pb.MsgReadIndex, 9, 2)
+	b, err := proto.Marshal(read)
+	require.NoError(t, err)
+	require.ErrorContains(t, call(t, client, good.metadata(), &peerpb.Packet{Group: testGroup, Messages: [][]byte{b}}), "from node 9")
+	require.NoError(t, n.SetMembers(map[uint64]string{1: "127.0.0.1:1", 9: "127.0.0.1:1"}))
+	stream, err := client.Messages(metadata.NewOutgoingContext(testwait.Context(t), good.metadata()))
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&peerpb.Packet{Group: testGroup, Messages: [][]byte{b}}))
+	testwait.Until(t, func() bool { return len(to.all()) == 1 })
+
+	// A newer stream takes the place of the older one.
+	newer, err := client.Messages(metadata.NewOutgoingContext(testwait.Context(t), good.metadata()))
+	require.NoError(t, err)
+	require.ErrorContains(t, endOf(stream.RecvMsg(new(peerpb.MessagesResponse))), "has made a newer stream")
+	require.NoError(t, newer.CloseSend())
+	require.NoError(t, newer.RecvMsg(new(peerpb.MessagesResponse)))
+}
+
+// A node that answers as another one gets nothing.
+func TestAnswersThatAreRefused(t *testing.T) {
+	me := identity{cluster: testCluster, from: 1, to: 2, lane: peerpb.Lane_LANE_SMALL}
+	answer := identity{cluster: testCluster, from: 2, to: 1, lane: peerpb.Lane_LANE_SMALL}
+	require.NoError(t, checkAnswer(answer.metadata(), me))
+	for _, change := range []func(*identity){
+		func(i *identity) { i.cluster++ }, func(i *identity) { i.from++ }, func(i *identity) { i.to++ }, func(i *identity) { i.lane++ },
+	} {
+		other := answer
+		change(&other)
+		require.ErrorContains(t, checkAnswer(other.metadata(), me), "an address is wrong")
+	}
+	require.Error(t, checkAnswer(nil, me))
+}
+
+// nodes returns the TLS of nodes of a cluster.
+func nodes(t *testing.T, cluster uint64, ids ...uint64) map[uint64]*certificate.Server {
+	ca, pairs, err := certificate.DevNodes(cluster, ids, time.Now(), time.Hour)
+	require.NoError(t, err)
+	servers := map[uint64]*certificate.Server{}
+	for id, p := range pairs {
+		fsys := vfs.NewMem()
+		for name, data := range map[string][]byte{"ca.pem": ca, "node.pem": p.Certificate, "node.key": p.Key} {
+			require.NoError(t, vfs.WriteAtomic(fsys, name, data))
+		}
+		servers[id], err = certificate.Open(fsys, certificate.Files{Certificate: "node.pem", Key: "node.key", ClientCA: "ca.pem"}, nil)
+		require.NoError(t, err)
+	}
+	return servers
+}
+
+func TestCertificates(t *testing.T) {
+	tls := nodes(t, testCluster, 1, 2, 3)
+	n1, _, _, to2, _ := pair(t, func(o *Options) { o.TLS = tls[o.Node] })
+	n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2)})
+	testwait.Until(t, func() bool { return len(to2.all()) == 1 })
+
+	var r reports
+	to := &inbox{}
+	o := options(2)
+	o.TLS, o.Report = tls[2], r.report
+	n2 := start(t, o, to)
+	require.NoError(t, n2.SetMembers(map[uint64]string{1: "127.0.0.1:1"}))
+	for what, c := range map[string]struct {
+		with *certificate.Server
+		want string
+	}{
+		"of another node":      {tls[3], "its certificate is that of kvd-node:"},
+		"of another authority": {nodes(t, testCluster, 1)[1], "certificate"},
+		"of another cluster":   {nodes(t, testCluster+1, 1)[1], "certificate"},
+		"none":                 {nil, ""},
+	} {
+		var r reports
+		o := options(1)
+		o.TLS, o.Report = c.with, r.report
+		n, err := New(o)
+		require.NoError(t, err)
+		n.Start(&inbox{})
+		require.NoError(t, n.SetMembers(map[uint64]string{2: n2.Addr()}))
+		testwait.Until(t, func() bool { return r.has(c.want) })
+		require.False(t, n.Status()[0].Connected, what)
+		n.Close()
+	}
+	require.Empty(t, to.all())
+
+	// Node 2 answers at the address of node 3.
+	o = options(1)
+	r = reports{}
+	o.TLS, o.Report = tls[1], r.report
+	n := start(t, o, &inbox{})
+	require.NoError(t, n.SetMembers(map[uint64]string{3: n2.Addr()}))
+	testwait.Until(t, func() bool { return r.has("has the certificate of kvd-node:") })
+}
+
+func TestQueue(t *testing.T) {
+	q := newQueue(1000)
+	q.put(message(pb.MsgHeartbeat, 1, 2))
+	_, _, dropped := q.state()
+	require.Equal(t, uint64(1), dropped, "it is closed")
+	q.setOpen(true)
+	q.put(message(pb.MsgApp, 1, 2, make([]byte, 2000)))
+	_, bytes, dropped := q.state()
+	require.Equal(t, int64(2096), bytes, "a long one is taken alone")
+	require.Equal(t, uint64(1), dropped)
+	q.put(message(pb.MsgHeartbeat, 1, 2))
+	messages, taken := q.take()
+	require.Len(t, messages, 1)
+	require.Equal(t, bytes, taken)
+	q.put(message(pb.MsgHeartbeat, 1, 2))
+	_, _, dropped = q.state()
+	require.Equal(t, uint64(3), dropped, "what was taken counts until it is sent")
+	q.sent(taken)
+	q.put(message(pb.MsgHeartbeat, 1, 2))
+	q.setOpen(false)
+	open, bytes, dropped := q.state()
+	require.False(t, open)
+	require.Zero(t, bytes)
+	require.Equal(t, uint64(4), dropped)
+}
+
+func TestPacketsEndWithAnError(t *testing.T) {
+	long := message(pb.MsgApp, 1, 2, make([]byte, packetBytes+1))
+	short := message(pb.MsgHeartbeat, 1, 2)
+	failed := errors.New("failed")
+	for _, messages := range [][]*pb.Message{{long}, {short, long}, {short}} {
+		calls := 0
+		require.Equal(t, failed, packets(1, messages, func(*peerpb.Packet) error { calls++; return failed }))
+		require.Equal(t, 1, calls)
+	}
+	r := receiver{from: 1, to: 2, part: make([]byte, maxMessageBytes)}
+	require.ErrorContains(t, r.take(&peerpb.Packet{Part: []byte("x")}, nil), "a message has more than")
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(identity{1, 2, 3, 1}.metadata().Get(helloKey)[0])
+	f.Fuzz(func(t *testing.T, b string) {
+		i, err := readHello(metadata.Pairs(helloKey, b))
+		if err != nil {
+			return
+		}
+		again, err := readHello(i.metadata())
+		require.NoError(t, err)
+		require.Equal(t, i, again)
+	})
+}
+
+// What a stream makes of packets is bounded by their bytes, and is from its sender.
+func FuzzPackets(f *testing.F) {
+	add := func(packets ...*peerpb.Packet) {
+		var all []byte
+		for _, p := range packets {
+			b, err := proto.Marshal(p)
+			require.NoError(f, err)
+			all = append(append(all, byte(len(b))), b...)
+		}
+		f.Add(all)
+	}
+	b, err := proto.Marshal(message(pb.MsgApp, 1, 2, []byte("data")))
+	require.NoError(f, err)
+	add(&peerpb.Packet{Messages: [][]byte{b, b}})
+	add(&peerpb.Packet{Part: b[:3]}, &peerpb.Packet{Part: b[3:], Last: true})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := receiver{from: 1, to: 2, forwards: func(id uint64) bool { return id == 3 }}
+		total := len(b)
+		for len(b) > 0 {
+			n := min(int(b[0]), len(b)-1)
+			p := &peerpb.Packet{}
+			if proto.Unmarshal(b[1:1+n], p) != nil {
+				return
+			}
+			b = b[1+n:]
+			err := r.take(p, func(m *pb.Message) {
+				require.Equal(t, uint64(2), m.GetTo())
+				require.True(t, m.GetFrom() == 1 || m.GetFrom() == 3 && m.GetType() == pb.MsgReadIndex)
+			})
+			require.LessOrEqual(t, len(r.part), total)
+			if err != nil {
+				return
+			}
+		}
+	})
+}
+
+// A node that is gone before it answers is given up.
+func TestNobodyAnswers(t *testing.T) {
+	var r reports
+	o := options(1)
+	o.Report = r.report
+	n := start(t, o, &inbox{})
+	require.NoError(t, n.SetMembers(map[uint64]string{2: "127.0.0.1:1"}))
+	testwait.Until(t, func() bool { return r.has("refused") })
+	require.Contains(t, n.Status()[0].Why, "refused")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := (*n.members.Load())[2].small.stream(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}
