@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/report"
 )
 
 // comparison is the result of trials that alternated.
@@ -41,7 +42,7 @@ func printComparisons(out io.Writer, all []comparison) error {
 		for _, w := range c.warnings {
 			fmt.Fprintf(&b, "! %s\n", w)
 		}
-		fmt.Fprintf(&b, "%s: %.1f %% of alone (median of %d rounds).\n\n", c.what, 100*c.MedianRatio, len(c.Ratios))
+		fmt.Fprintf(&b, "%s: %.1f %% of alone (median of %s).\n\n", c.what, 100*c.MedianRatio, report.Plural(len(c.Ratios), "round"))
 	}
 	_, err := b.WriteTo(out)
 	return err

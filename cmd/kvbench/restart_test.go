@@ -55,7 +55,7 @@ func TestRestartMeasuresStartsAfterAKillAndACleanStop(t *testing.T) {
 		assert.Zero(t, a.FlushedBytes, "a start does not flush: %s", c.Name())
 	}
 	html := redrawn(t, "r")
-	for _, says := range []string{"What it took", "read from disk", "Start by size of the data", "Start by size of the log, 2k keys", "each further key", "121 s at best", "SIGKILL"} {
+	for _, says := range []string{"What it took", "disk read", "Start by size of the data", "Start by size of the log, 2k keys", "each further key", "121 s at best", "SIGKILL"} {
 		assert.Contains(t, html, says)
 	}
 }

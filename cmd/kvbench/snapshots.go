@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/report"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -67,7 +68,7 @@ func (o *snapshotOptions) run(t *trials) error {
 		if err := errors.Join(err, t.endedAll(label, under.Trials)); err != nil {
 			return err
 		}
-		what := fmt.Sprintf("%d writers beside a snapshot a second", threads)
+		what := report.Plural(threads, "writer") + " beside a snapshot a second"
 		o.compared = append(o.compared, comparison{what, &under.Puts, nil})
 		if err := t.compared(label, under); err != nil || t.over() {
 			return err

@@ -1,6 +1,6 @@
 package main
 
-import "fmt"
+import "github.com/kvd-db/kvd/internal/report"
 
 // trialLabel tells one trial of a command from the others.
 type trialLabel struct {
@@ -10,5 +10,5 @@ type trialLabel struct {
 }
 
 func (l trialLabel) String() string {
-	return fmt.Sprintf("%s, %d threads", l.Workload, l.Threads)
+	return l.Workload + ", " + report.Plural(l.Threads, "thread")
 }

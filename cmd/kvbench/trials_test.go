@@ -135,7 +135,7 @@ func TestSnapshotsRunOnTheEngineAndOnAServer(t *testing.T) {
 			args := append([]string{"snapshots", "--records", "100", "--field-bytes", "10", "--threads", "2", "--duration", "1100ms", "--rounds", "1"}, where...)
 			code, stdout, stderr := bench(t, pausing(t, 2*time.Millisecond), args...)
 			require.Equal(t, exitOK, code, stderr)
-			assert.Regexp(t, `2 writers beside a snapshot a second: [0-9.]+ % of alone \(median of 1 rounds\)\.`, stdout)
+			assert.Regexp(t, `2 writers beside a snapshot a second: [0-9.]+ % of alone \(median of 1 round\)\.`, stdout)
 			assert.Regexp(t, `take snapshot\s+[12]`, stdout)
 		})
 	}
@@ -306,6 +306,7 @@ func TestTheLiveLineOfATrialHasItsOperations(t *testing.T) {
 			{Name: "read-modify-write", Kind: loadgen.Kind{Nanos: loadgen.Latency{P99: 340_000}}},
 		},
 	})
+	assert.Equal(t, "A, 1 thread", trialLabel{Workload: "A", Threads: 1}.String())
 	assert.Equal(t, "F, 16 threads    3s     12,345 ops/s  p99: read 12µs    read-modify-write 340µs    conflicts 1,234  errors 0\n", out.String())
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/report"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -132,7 +133,7 @@ func (o *transactionOptions) runBeside(t *trials) error {
 		if err := errors.Join(err, t.endedAll(label, beside.Trials)); err != nil {
 			return err
 		}
-		what := fmt.Sprintf("%d readers beside %s transactions/s", threads, grouped(float64(beside.WriteRate)))
+		what := fmt.Sprintf("%s beside %s transactions/s", report.Plural(threads, "reader"), grouped(float64(beside.WriteRate)))
 		o.compared = append(o.compared, comparison{what, &beside.Reads, beside.Warnings()})
 		if err := t.compared(label, beside); err != nil || t.over() {
 			return err

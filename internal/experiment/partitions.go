@@ -313,6 +313,7 @@ func (g *grid) multiples() report.Section {
 			})
 		}
 	}
+	top *= 1.05 // so that the highest line does not touch the title
 	return s
 }
 

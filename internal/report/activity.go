@@ -116,13 +116,13 @@ func costs(r *results.Result) *Section {
 		Caption: "The median run of each cell: writes and reads a micro-batch, records a write of the log, syncs of the log, and bytes written for each byte put.",
 	}
 	machine := &Table{
-		Head:    append(slices.Clone(names), "read from disk", "written to disk", "CPU", "CPU of others"),
-		Caption: "Bytes that this process moved, and shares of all processors.",
+		Head:    append(slices.Clone(names), "disk read", "disk written", "CPU", "other CPU"),
+		Caption: "Bytes that this process moved from and to the disk, and shares of all processors that it and all others had.",
 	}
 	servers := slices.ContainsFunc(r.Cells, OfServer)
 	if servers {
-		machine.Head = append(machine.Head, "CPU of the server")
-		machine.Caption += " CPU: of this process, which generates the load. CPU of the server: of the processors that it may use."
+		machine.Head = append(machine.Head, "server CPU")
+		machine.Caption += " This process generates the load; server CPU: of the processors that the server may use."
 	}
 	var fastest *results.Cell
 	for _, c := range r.Cells {

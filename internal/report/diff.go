@@ -218,15 +218,19 @@ func forest(title string, differences []results.Difference, notes []string) *cha
 	}
 }
 
+// mostInterval is the largest difference that is shown: ten times as much more. The intervals of
+// few runs may end far beyond.
+const mostInterval = 10
+
 // forestRange returns the range of differences that a forest plot shows. With few runs some
 // intervals are so wide that nothing could be told of the others.
 func forestRange(differences []results.Difference) (low, high float64) {
-	const least, most = 0.2, 10
+	const least = 0.2
 	far := 0.0
 	for _, d := range differences {
 		far = max(far, math.Abs(d.Ratio-1)) // may be infinite
 	}
-	far = min(max(2*far, least), most)
+	far = min(max(2*far, least), mostInterval)
 	return max(-far, -1), far
 }
 
@@ -240,8 +244,11 @@ func verdictText(d *results.Difference) string {
 
 // intervalText is the interval of a difference; a dash if there is none.
 func intervalText(d *results.Difference) string {
-	if d.Low == d.High {
+	switch {
+	case d.Low == d.High:
 		return "–"
+	case d.High > 1+mostInterval:
+		return signed(d.Low) + " to over " + signed(1+mostInterval)
 	}
 	return signed(d.Low) + " to " + signed(d.High)
 }

@@ -166,7 +166,7 @@ type sectionView struct {
 }
 
 // mostColumns is how many columns of figures the width of a page holds in its usual font.
-const mostColumns = 9
+const mostColumns = 8
 
 // mostRows is how many rows a table may have that is not folded.
 const mostRows = 50
@@ -255,16 +255,16 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 {{range .Sections}}<section>
 <h2>{{.Title}}</h2>
 {{range .Text}}<p>{{.}}</p>
-{{end}}{{range .Tables}}{{if .Long}}<details><summary>All {{len .Rows}} rows</summary>
+{{end}}{{range .Tables}}{{if .Long}}<details><summary>All {{len .Rows}} rows. {{.Caption}}</summary>
 {{end}}<div class="wide"><table{{if .Dense}} class="dense"{{end}}>
 <thead><tr>{{range .Head}}<th>{{.}}</th>{{end}}</tr></thead>
 <tbody>
 {{range .Rows}}<tr>{{range .}}<td{{with .Shade}} style="{{.}}"{{end}}>{{.Text}}</td>{{end}}</tr>
 {{end}}</tbody>
 </table></div>
-{{with .Caption}}<p class="caption">{{.}}</p>
-{{end}}{{if .Long}}</details>
-{{end}}{{end}}{{if .Narrow}}<div class="narrow">
+{{if .Long}}</details>
+{{else}}{{with .Caption}}<p class="caption">{{.}}</p>
+{{end}}{{end}}{{end}}{{if .Narrow}}<div class="narrow">
 {{end}}{{range .Figures}}<div class="figure">{{.}}</div>
 {{end}}{{if .Narrow}}</div>
 {{end}}</section>

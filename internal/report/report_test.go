@@ -239,6 +239,9 @@ func TestAForestIsNotAsWideAsItsWidestInterval(t *testing.T) {
 		assert.InDelta(t, c.low, low, 1e-9)
 		assert.InDelta(t, c.high, high, 1e-9)
 	}
+	wide, narrow := row(0.01, 1.02, 50), row(0.9, 1, 11)
+	assert.Equal(t, "-99.0 % to over +1000.0 %", intervalText(&wide))
+	assert.Equal(t, "-10.0 % to +1000.0 %", intervalText(&narrow))
 }
 
 // TestADiffSaysHowBothSidesWereMeasured: and why either cannot be trusted.
@@ -257,18 +260,20 @@ func TestADiffSaysHowBothSidesWereMeasured(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(html, "At least 3 runs"))
 }
 
-// TestALongTableIsFolded: and the caption of a narrow one has the width of the page.
+// TestALongTableIsFolded: and says what it holds. The caption of another one has the width of the
+// page.
 func TestALongTableIsFolded(t *testing.T) {
-	table := &Table{Head: []string{"n"}, Caption: "what it says"}
+	table := &Table{Head: []string{"n"}, Caption: "What it says."}
 	for len(table.Rows) <= mostRows {
 		table.Rows = append(table.Rows, []Entry{Words("1")})
 	}
 	p := &Page{Result: testResult(), Sections: []Section{{Title: "s", Tables: []*Table{table}}}}
 	html := p.HTML()
-	assert.Contains(t, html, "<details><summary>All 51 rows</summary>\n<div")
-	assert.Contains(t, html, "</table></div>\n<p class=\"caption\">what it says</p>\n</details>")
+	assert.Contains(t, html, "<details><summary>All 51 rows. What it says.</summary>\n<div")
+	assert.Contains(t, html, "</table></div>\n</details>")
 	table.Rows = table.Rows[1:]
 	assert.NotContains(t, p.HTML(), "<details>")
+	assert.Contains(t, p.HTML(), "</table></div>\n<p class=\"caption\">What it says.</p>")
 }
 
 // TestADiffNamesCellsByWhatTellsThemApart: the tables would not fit the page otherwise.
