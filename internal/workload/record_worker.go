@@ -19,7 +19,7 @@ type recordWorker struct {
 	known *knownKeys
 	count uint64 // puts so far, in all trials
 	tally *loadgen.Tally
-	blind bool // some worker writes blindly, so floors do not hold
+	blind bool // some worker writes blindly, or changes get lost, so floors do not hold
 
 	key   [RecordKeyBytes]byte
 	value []byte

@@ -32,6 +32,7 @@ type transactionRecord struct {
 
 func (b *Bench) newTransactionWorker(shape *Transactions, index int, t *loadgen.Tally) *transactionWorker {
 	w := &transactionWorker{recordWorker: b.newWorker(index, t), writes: shape.Writes}
+	w.blind = shape.Lossy
 	w.transactor, _ = b.target.(Transactor)
 	w.chooser = shape.chooser(b.acknowledged(), w.rng)
 	w.reads = make([]transactionRecord, shape.Reads)

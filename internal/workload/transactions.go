@@ -30,6 +30,9 @@ type Transactions struct {
 	Writes      int     `json:"writes"`      // at most Reads
 	HotFraction float64 `json:"hotFraction"` // share of the records that are hot
 	HotRate     float64 `json:"hotRate"`     // share of the reads that go to them
+	// Lossy says that the target may lose one of two concurrent updates of a record. All
+	// that is read is checked but for the number of its changes.
+	Lossy bool `json:"lossy,omitempty"`
 }
 
 // mostTransactionReads bounds a worker's memory and the search for different records.

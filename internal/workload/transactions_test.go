@@ -66,6 +66,35 @@ func TestALostTransactionIsCaught(t *testing.T) {
 	}
 }
 
+func TestATargetMayLoseUpdatesIfItSaysSo(t *testing.T) {
+	for _, lossy := range []bool{false, true} {
+		target := newStoreTarget()
+		b := loaded(t, target, 2)
+		b.ledger.grow(2)
+		shape := Transactions{Reads: 2, Writes: 2, Lossy: lossy}
+		one := b.newTransactionWorker(&shape, 0, loadgen.NewTally(transactionKinds, 0))
+		two := b.newTransactionWorker(&shape, 1, loadgen.NewTally(transactionKinds, 0))
+		target.conflict = func() { // another transaction commits, and no conflict is noticed
+			target.conflict = nil
+			require.NoError(t, two.step(t.Context(), 0))
+			for key := range target.versions {
+				target.versions[key]--
+			}
+		}
+		require.NoError(t, one.step(t.Context(), 0))
+		err := one.step(t.Context(), 0)
+		if lossy {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, ErrWrongAnswer)
+		}
+		for key := range target.values {
+			target.values[key] = target.values[key][1:]
+		}
+		require.ErrorIs(t, two.step(t.Context(), 0), ErrWrongAnswer, "a damaged value is noticed")
+	}
+}
+
 func TestATransactionReadsDifferentRecords(t *testing.T) {
 	b := loaded(t, newStoreTarget(), 5)
 	w := b.newTransactionWorker(&Transactions{Reads: 5, Writes: 1}, 0, loadgen.NewTally(transactionKinds, 0))
