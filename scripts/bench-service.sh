@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares kvd as a service with Redis, etcd and memcached, in about ten minutes, and
+# Compares kvd as a service with Redis, etcd and memcached, in about twelve minutes, and
 # prints which goals are reached. LONG=1 takes longer. Servers that are not installed
 # are skipped; the Debian packages are redis-server, etcd-server and memcached, and
 # INSTALL=1 installs those that are missing. Flags are passed on: see bench/README.md.

@@ -25,6 +25,7 @@ const (
 type Verdict[S Slot] struct {
 	*Goal[S]
 	Contestant string // of ours, whose figure it is
+	Cell       string // of the goal's cells, the one that counts
 	Peer       string // empty if the figure itself counts
 	Figure     Spread
 	Reached    bool
@@ -42,7 +43,7 @@ func (g *Goal[S]) Judge(slots []S, contestant string, isPeer func(string) bool) 
 }
 
 func (g *Goal[S]) judgeCell(slots []S, cell, contestant string, isPeer func(string) bool) (v Verdict[S], ok bool) {
-	v = Verdict[S]{Goal: g, Contestant: contestant}
+	v = Verdict[S]{Goal: g, Contestant: contestant, Cell: cell}
 	values := Numbers(Series(slots, cell, contestant, g.Metric))
 	if len(values) == 0 {
 		return v, false

@@ -24,6 +24,7 @@ func TestOfARatioOfLatenciesLessIsBetter(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, "quick", v.Peer)
 	assert.True(t, v.Reached)
+	assert.Equal(t, "c", v.Cell)
 	figure, want := v.Spelled()
 	assert.Equal(t, "0.50x (0.40-0.80)", figure)
 	assert.Equal(t, "<= 0.5x", want)

@@ -38,7 +38,7 @@ func newCompareCommand() *cobra.Command {
 		Short: "Compare kvd as a service with Redis, etcd and memcached",
 		Long: `Compare kvd as a service with Redis, etcd and memcached, and say which goals are reached.
 
-The short form takes some ten minutes. A contestant that is not installed is SKIPPED.`,
+The short form takes some twelve minutes. A contestant that is not installed is SKIPPED.`,
 		Example: "  service --rows get,mix --rounds 5 --slot 5s --out slots.jsonl",
 		Args:    cobra.NoArgs,
 	}
@@ -98,8 +98,8 @@ func (o *options) validate() error {
 		return fmt.Errorf("slots of %v, want at least %v: %w", o.slot, minSlot, command.ErrUsage)
 	case o.overload < time.Second:
 		return fmt.Errorf("an overload of %v, want at least 1s: %w", o.overload, command.ErrUsage)
-	case o.keys < 64:
-		return fmt.Errorf("%d keys, want at least a batch of 64: %w", o.keys, command.ErrUsage)
+	case o.keys < leastKeys:
+		return fmt.Errorf("%d keys, want at least %d: %w", o.keys, leastKeys, command.ErrUsage)
 	case o.valueBytes < load.MinValueBytes:
 		return fmt.Errorf("values of %d bytes, want at least %d: %w", o.valueBytes, load.MinValueBytes, command.ErrUsage)
 	}

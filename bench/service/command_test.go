@@ -73,7 +73,7 @@ func TestWhoIsNotInstalledIsSkippedLoudly(t *testing.T) {
 	assert.Contains(t, stdout, "NOT MEASURED: etcd set, 256 callers\n")
 	assert.Regexp(t, `(?m)^ *lone get, p50 +gRPC echo +[0-9.]+ us +[0-9.]+x \(.*\) +- +.* +<= 1\.1x +(yes|NO)$`, stdout)
 	assert.Regexp(t, `(?m)^ *lone set sync, p50 +echo \+ append .* <= 1\.2x +(yes|NO)$`, stdout)
-	assert.Regexp(t, `(?m)^ *get, batches of 64, keys +kvd-4 `, stdout)
+	assert.Regexp(t, `(?m)^ *get, batches of 64, keys +kvd `, stdout)
 	assert.NotContains(t, stdout, "NaN")
 
 	for _, s := range slots {
@@ -87,9 +87,31 @@ func TestWhoIsNotInstalledIsSkippedLoudly(t *testing.T) {
 	}
 }
 
+// TestKvdIsMeasuredBesideItself runs the rows in which the default store competes with
+// its own plain calls.
+func TestKvdIsMeasuredBesideItself(t *testing.T) {
+	t.Setenv("PATH", "")
+	o := testOptions(t, "memory", "update", "view", "conditional")
+	o.contestants = []string{ours, oursUpdate, oursView, oursSnapshot, oursIfVersion, oursIfValue}
+	stdout, _, slots := runCompare(t, o)
+	require.Len(t, slots, 1+2*(2+3)+2*3)
+	for _, s := range slots {
+		assert.NotZero(t, s.Run.Gets.Count+s.Run.Sets.Count, "%s: %s", s.Cell, s.Contestant)
+	}
+	for _, row := range []string{
+		"server memory, just filled +- +- +[0-9.]+ MiB .* <= 512 MiB", "server memory, worst .* <= 512 MiB",
+		"kvd Update, 256 callers +- +- +[0-9.]+ k/s .* >= 40 k/s", "kvd Update, 256 callers, p50 .* <= 8000 us", "kvd Update, 64 callers, beside plain calls +kvd .*-",
+		"kvd View, 256 callers .* >= 40 k/s", "kvd Snapshot, 256 callers, p50 .* <= 8000 us",
+		"kvd IfVersion sync, 16 callers, beside plain sets +kvd .* >= 0.8x", "kvd IfValue sync, 256 callers, beside plain sets +kvd .* >= 0.8x",
+	} {
+		assert.Regexp(t, `(?m)^ *`+row+` +(yes|NO|-)$`, stdout)
+	}
+	assert.NotContains(t, stdout, "NaN")
+}
+
 func TestContestantsTakeTurns(t *testing.T) {
 	o := testOptions(t, "lone")
-	o.rounds, o.contestants = 2, []string{ours4, echo, appendOnly}
+	o.rounds, o.contestants = 2, []string{ours, echo, appendOnly}
 	_, _, slots := runCompare(t, o)
 	var turns []string
 	for _, s := range slots {
@@ -97,7 +119,7 @@ func TestContestantsTakeTurns(t *testing.T) {
 			turns = append(turns, s.Contestant)
 		}
 	}
-	assert.Equal(t, []string{ours4, echo, appendOnly, echo, appendOnly, ours4}, turns)
+	assert.Equal(t, []string{ours, echo, appendOnly, echo, appendOnly, ours}, turns)
 }
 
 func TestAnOverloadSaysWhatBecameOfIt(t *testing.T) {
@@ -113,7 +135,7 @@ func TestAnOverloadSaysWhatBecameOfIt(t *testing.T) {
 }
 
 func TestIdleConnectionsAreHeldBesideBusyOnes(t *testing.T) {
-	who, err := findContestant(ours4Idle)
+	who, err := findContestant(oursIdle)
 	require.NoError(t, err)
 	who.idle = 30
 	defer func() { who.idle = idleConnections }()
@@ -133,10 +155,10 @@ func TestAnOccupiedFileForResultsIsKept(t *testing.T) {
 
 func TestAServerThatDoesNotStartIsReported(t *testing.T) {
 	o := testOptions(t, "memcached")
-	o.keys, o.contestants, o.kvd = 2000, []string{ours4}, "/bin/false"
+	o.keys, o.contestants, o.kvd = 2000, []string{ours}, "/bin/false"
 	require.NoError(t, o.validate())
 	err := compare(t.Context(), o, &bytes.Buffer{}, &bytes.Buffer{})
-	require.ErrorContains(t, err, "kvd-4 ended")
+	require.ErrorContains(t, err, "kvd ended")
 	left, err := os.ReadDir(o.dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
@@ -149,7 +171,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"rounds":       func(o *options) { o.rounds = 0 },
 		"slot":         func(o *options) { o.slot = minSlot - 1 },
 		"overload":     func(o *options) { o.overload = 0 },
-		"keys":         func(o *options) { o.keys = 63 },
+		"keys":         func(o *options) { o.keys = leastKeys - 1 },
 		"small values": func(o *options) { o.valueBytes = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvd-db/kvd/bench/command"
 	"github.com/kvd-db/kvd/bench/service/client"
+	"github.com/kvd-db/kvd/bench/service/load"
 	"github.com/kvd-db/kvd/bench/service/server"
 )
 
@@ -15,6 +16,7 @@ type contestant struct {
 	client string
 	server string // empty: it needs none. For Redis see serverFor
 	batch  int    // keys of one get
+	sets   load.How
 	// echoes says that nothing is stored: only sets are supported.
 	echoes bool
 	// tool says that the client is a program of its own: see arena.runTool.
@@ -24,12 +26,17 @@ type contestant struct {
 
 // The names of contestants. kvd is measured in several configurations.
 const (
-	ours4     = "kvd-4" // what goals are judged by: as many partitions as in the goals of the engine
-	ours      = "kvd"
-	ours4gRPC = "kvd-4 gRPC only"
-	ours4x16  = "kvd-4 x16"
-	ours4x64  = "kvd-4 x64"
-	ours4Idle = "kvd-4 beside idle"
+	ours          = "kvd"   // the default store, by which goals are judged
+	ours4         = "kvd-4" // 4 partitions
+	oursgRPC      = "kvd gRPC only"
+	oursx16       = "kvd x16"
+	oursx64       = "kvd x64"
+	oursIdle      = "kvd beside idle"
+	oursUpdate    = "kvd Update"
+	oursView      = "kvd View"
+	oursSnapshot  = "kvd Snapshot"
+	oursIfVersion = "kvd IfVersion"
+	oursIfValue   = "kvd IfValue"
 
 	rueidis    = "rueidis"
 	rueidis100 = "rueidis-100us"
@@ -47,12 +54,17 @@ const (
 const idleConnections = 10_000
 
 var contestants = []contestant{
-	{name: ours4, client: client.KVD, server: "kvd-4"},
 	{name: ours, client: client.KVD, server: "kvd"},
-	{name: ours4gRPC, client: client.KVDgRPC, server: "kvd-4"},
-	{name: ours4x16, client: client.KVD, server: "kvd-4", batch: 16},
-	{name: ours4x64, client: client.KVD, server: "kvd-4", batch: 64},
-	{name: ours4Idle, client: client.KVD, server: "kvd-4", idle: idleConnections},
+	{name: ours4, client: client.KVD, server: "kvd-4"},
+	{name: oursgRPC, client: client.KVDgRPC, server: "kvd"},
+	{name: oursx16, client: client.KVD, server: "kvd", batch: 16},
+	{name: oursx64, client: client.KVD, server: "kvd", batch: 64},
+	{name: oursIdle, client: client.KVD, server: "kvd", idle: idleConnections},
+	{name: oursUpdate, client: client.KVD, server: "kvd", sets: load.Updates},
+	{name: oursView, client: client.KVDView, server: "kvd"},
+	{name: oursSnapshot, client: client.KVDSnapshot, server: "kvd"},
+	{name: oursIfVersion, client: client.KVD, server: "kvd", sets: load.IfVersion},
+	{name: oursIfValue, client: client.KVD, server: "kvd", sets: load.IfValue},
 	{name: rueidis, client: client.Rueidis, server: redis},
 	{name: rueidis100, client: client.Rueidis100, server: redis},
 	{name: rueidis20, client: client.Rueidis20, server: redis},

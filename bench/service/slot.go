@@ -132,7 +132,7 @@ func derive(slots []slot) []slot {
 	echoes, appends := byRound(echo), byRound(appendOnly)
 	for _, s := range slots {
 		e, a := echoes[s.Round], appends[s.Round]
-		if s.Cell != lonePutCell || s.Contestant != ours4 || e == nil || a == nil {
+		if s.Cell != lonePutCell || s.Contestant != ours || e == nil || a == nil {
 			continue
 		}
 		sum := slot{Cell: lonePutCell, Contestant: echoAppend, Round: s.Round}

@@ -19,7 +19,7 @@ func printSlots(w io.Writer, slots []slot) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, cell := range judge.Cells(slots) {
 		fmt.Fprintf(t, "%s\n", cell)
-		fmt.Fprintf(t, "\tk keys/s\t%s / it\tget p50/p99/p99.9 us\tset p50/p99/p99.9 us\tclient CPU us\tserver CPU us\tserver MiB\tgenerator us\t\n", ours4)
+		fmt.Fprintf(t, "\tk keys/s\t%s / it\tget p50/p99/p99.9 us\tset p50/p99/p99.9 us\tclient CPU us\tserver CPU us\tserver MiB\tgenerator us\t\n", ours)
 		for _, name := range judge.Contestants(slots, cell) {
 			if name != echoAppend {
 				printContestant(t, slots, cell, name)
@@ -40,7 +40,7 @@ func printContestant(w io.Writer, slots []slot, cell, name string) {
 		return judge.NewSpread(values).Median / m.Scale
 	}
 	versus := ""
-	if r := judge.Ratios(slots, cell, ours4, name, rate); name != ours4 && !math.IsNaN(r.Median) {
+	if r := judge.Ratios(slots, cell, ours, name, rate); name != ours && !math.IsNaN(r.Median) {
 		versus = fmt.Sprintf("%.2f (%.2f-%.2f)", r.Median, r.Least, r.Most)
 	}
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name, decimal(1, median(rate)), versus,
@@ -74,7 +74,7 @@ func printOverload(w io.Writer, slots []slot, cell string) {
 // reached goal.
 func printVerdicts(w io.Writer, slots []slot, wanted []string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "row\tpeer\tits figure\t%s\tby CPU\t%s\tgoal\treached\t\n", ours4, ours)
+	fmt.Fprintf(t, "row\tpeer\tits figure\t%s\tby CPU\t%s\tgoal\treached\t\n", ours, ours4)
 	var missing strings.Builder
 	for i := range goals {
 		g := &goals[i]
@@ -102,7 +102,7 @@ func peerFigure(slots []slot, v *judge.Verdict[slot]) string {
 		return "-"
 	}
 	m := v.Metric
-	return fmt.Sprintf("%.1f %s", judge.NewSpread(judge.Series(slots, v.Cells[0], v.Peer, m)).Median/m.Scale, m.Unit)
+	return fmt.Sprintf("%.1f %s", judge.NewSpread(judge.Series(slots, v.Cell, v.Peer, m)).Median/m.Scale, m.Unit)
 }
 
 // byCPU is the processor time of the peer's two processes for a key over ours. It
@@ -111,10 +111,10 @@ func byCPU(slots []slot, v *judge.Verdict[slot]) string {
 	if v.Peer == "" || v.Metric != rate {
 		return "-"
 	}
-	return fmt.Sprintf("%.2fx", judge.Ratios(slots, v.Cells[0], v.Peer, v.Contestant, bothCPU).Median)
+	return fmt.Sprintf("%.2fx", judge.Ratios(slots, v.Cell, v.Peer, v.Contestant, bothCPU).Median)
 }
 
-// otherFigure is the figure of a goal for the default number of partitions.
+// otherFigure is the figure of a goal for 4 partitions.
 func otherFigure(slots []slot, g *goal) string {
 	other, any := g.otherOurs()
 	if !any {

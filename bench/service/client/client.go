@@ -36,6 +36,8 @@ type Options struct {
 const (
 	KVD         = "kvd"
 	KVDgRPC     = "kvd without raw frames"
+	KVDView     = "kvd, a snapshot for each get"
+	KVDSnapshot = "kvd, gets of one snapshot"
 	Rueidis     = "rueidis"
 	Rueidis100  = "rueidis, flushes of 100 us"
 	Rueidis20   = "rueidis, flushes of 20 us"
@@ -49,6 +51,8 @@ const (
 var opens = map[string]func(Options) (Client, error){
 	KVD:         openKVD,
 	KVDgRPC:     openKVDgRPC,
+	KVDView:     openKVDView,
+	KVDSnapshot: openKVDSnapshot,
 	Rueidis:     rueidisFlushing(0),
 	Rueidis100:  rueidisFlushing(100),
 	Rueidis20:   rueidisFlushing(20),

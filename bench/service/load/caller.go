@@ -18,6 +18,10 @@ type caller struct {
 
 	ids  []uint64 // of a batch
 	keys [][]byte
+
+	how  How
+	own  []owned // of a load with keys of their own
+	slot *owned  // the chosen key, if it is one of own
 }
 
 func newCaller(index int, t Target, values *Values, seed uint64, valueBytes int) *caller {
@@ -36,7 +40,7 @@ func (c *caller) do(ctx context.Context, id uint64, get bool) error {
 	case !get:
 		c.puts++
 		c.values.Fill(c.value, id, c.puts)
-		if err := c.target.Set(ctx, c.key[:], c.value); err != nil {
+		if err := c.set(ctx, id); err != nil {
 			return fmt.Errorf("set: %w", err)
 		}
 		return nil
@@ -48,6 +52,17 @@ func (c *caller) do(ctx context.Context, id uint64, get bool) error {
 		return fmt.Errorf("get: %w", err)
 	}
 	return c.values.Check(value, id)
+}
+
+// set sets the chosen key, in the way of the load.
+func (c *caller) set(ctx context.Context, id uint64) error {
+	switch {
+	case c.how == Updates:
+		return c.update(ctx, id)
+	case c.how.conditional():
+		return c.setOwned(ctx, c.slot)
+	}
+	return c.target.Set(ctx, c.key[:], c.value)
 }
 
 func (c *caller) getMany(ctx context.Context) error {

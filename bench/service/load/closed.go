@@ -16,7 +16,11 @@ type Closed struct {
 	Keys       uint64 `json:"keys"`       // number of keys, chosen uniformly
 	ValueBytes int    `json:"valueBytes"`
 	Batch      int    `json:"batch,omitempty"` // keys of one get, if more than one; the target is a ManyGetter
-	Seed       uint64 `json:"seed"`
+	Sets       How    `json:"sets,omitempty"`  // how sets are made
+	// OwnKeys is the number of keys of each caller, which no other one asks for; 0: all
+	// callers choose of all keys.
+	OwnKeys int    `json:"ownKeys,omitempty"`
+	Seed    uint64 `json:"seed"`
 
 	Warmup   time.Duration `json:"warmup"`
 	Duration time.Duration `json:"duration"`
@@ -37,10 +41,16 @@ func (c *Closed) Validate() error {
 		return fmt.Errorf("batches of %d of %d keys", c.Batch, c.Keys)
 	case c.Batch > 1 && c.GetPercent < 100:
 		return errors.New("batches are of gets")
+	case c.OwnKeys < 0 || uint64(c.OwnKeys)*uint64(c.Callers) > c.Keys:
+		return fmt.Errorf("%d keys for each of %d callers, of %d keys", c.OwnKeys, c.Callers, c.Keys)
+	case c.Sets.conditional() && c.OwnKeys == 0:
+		return errors.New("conditional sets without keys of their own")
+	case c.Batch > 1 && c.OwnKeys > 0:
+		return errors.New("batches of own keys")
 	case c.Warmup < 0 || c.Duration <= 0:
 		return fmt.Errorf("%v after a warm-up of %v", c.Duration, c.Warmup)
 	}
-	return nil
+	return c.Sets.validate()
 }
 
 // Outcome is the result of the measured part of a load.
@@ -84,7 +94,7 @@ func (c *Closed) Run(ctx context.Context, targets []Target, measured func(begins
 	for i := range c.Callers {
 		caller, tally := c.newCaller(i, targets[i%len(targets)], values), shared[i%tallies]
 		run.Workers = append(run.Workers, loadgen.Worker{Tally: tally, Step: func(context.Context, int64) error {
-			return c.call(caller, tally, run.Clock)
+			return c.call(caller, uint64(i), tally, run.Clock)
 		}})
 	}
 	trial, err := run.Do(ctx)
@@ -104,16 +114,32 @@ func (c *Closed) newCaller(index int, t Target, values *Values) *caller {
 	if c.Batch > 1 {
 		caller.prepareBatch(c.Batch)
 	}
+	caller.how, caller.own = c.Sets, make([]owned, c.OwnKeys)
 	return caller
 }
 
-// call makes one call and counts it.
-func (c *Closed) call(caller *caller, tally *loadgen.Tally, clock loadgen.Clock) error {
-	id, get := caller.rng.Uint64N(c.Keys), c.GetPercent == 100 || int(caller.rng.Uint32N(100)) < c.GetPercent
+// choose returns the number of a key: one of the caller's own, if it has some.
+func (c *Closed) choose(caller *caller, index uint64) uint64 {
+	if c.OwnKeys == 0 {
+		return caller.rng.Uint64N(c.Keys)
+	}
+	n := caller.rng.Uint64N(uint64(c.OwnKeys))
+	caller.slot = &caller.own[n]
+	return index*uint64(c.OwnKeys) + n
+}
+
+// call makes one call of the caller with this index, and counts it.
+func (c *Closed) call(caller *caller, index uint64, tally *loadgen.Tally, clock loadgen.Clock) error {
+	id, get := c.choose(caller, index), c.GetPercent == 100 || int(caller.rng.Uint32N(100)) < c.GetPercent
 	if c.Batch > 1 {
 		caller.chooseBatch(c.Keys)
 	} else {
 		PutKey(caller.key[:], id)
+	}
+	if c.Sets.conditional() && !get && !caller.slot.known {
+		if err := caller.learn(context.Background(), caller.slot, id); err != nil {
+			return err
+		}
 	}
 	began := clock.Now()
 	err := caller.do(context.Background(), id, get)

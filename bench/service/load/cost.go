@@ -12,7 +12,7 @@ import (
 // target that only looks up one of a few values; the look-up is included. Nothing else
 // may run in the process meanwhile.
 func Cost(ctx context.Context, c Closed) (time.Duration, error) {
-	c.Callers, c.Keys = 1, max(idleKeys, uint64(c.Batch))
+	c.Callers, c.Keys = 1, max(idleKeys, uint64(c.Batch), uint64(c.OwnKeys))
 	for c.Duration = costTime; ; c.Duration *= 2 { // on a busy machine nothing may happen for a while
 		c.Warmup = c.Duration / 10
 		var begin, used time.Duration
@@ -59,6 +59,20 @@ func newIdle(keys uint64, valueBytes int) *idle {
 
 func (t *idle) Get(_ context.Context, key []byte) ([]byte, error) { return t.values[string(key)], nil }
 func (t *idle) Set(context.Context, []byte, []byte) error         { return nil }
+
+func (t *idle) Update(_ context.Context, key, _ []byte, check func([]byte) error) error {
+	return check(t.values[string(key)])
+}
+
+func (t *idle) GetVersion(_ context.Context, key []byte) ([]byte, uint64, error) {
+	return t.values[string(key)], 1, nil
+}
+
+func (t *idle) SetIfVersion(_ context.Context, _, _ []byte, version uint64) (uint64, error) {
+	return version + 1, nil
+}
+
+func (t *idle) SetIfValue(context.Context, []byte, []byte, []byte) error { return nil }
 
 func (t *idle) GetMany(_ context.Context, keys [][]byte, visit func(i int, value []byte) error) error {
 	for i, key := range keys {

@@ -17,3 +17,20 @@ type ManyGetter interface {
 	// GetMany calls visit for each of the keys, in their order.
 	GetMany(ctx context.Context, keys [][]byte, visit func(i int, value []byte) error) error
 }
+
+// Updater is a Target with transactions.
+type Updater interface {
+	// Update reads a key and sets it, in one transaction, again and again until that
+	// commits. Each time check sees what was read; its error ends the update.
+	Update(ctx context.Context, key, value []byte, check func(old []byte) error) error
+}
+
+// Comparer is a Target with conditional sets.
+type Comparer interface {
+	// GetVersion returns a value and its version. The value belongs to the caller.
+	GetVersion(ctx context.Context, key []byte) (value []byte, version uint64, err error)
+	// SetIfVersion sets a key that has this version, and returns the new version.
+	// SetIfValue sets a key that has the value old. If the key has another, both fail.
+	SetIfVersion(ctx context.Context, key, value []byte, version uint64) (newVersion uint64, err error)
+	SetIfValue(ctx context.Context, key, value, old []byte) error
+}
