@@ -3,7 +3,7 @@
 # which goals are reached. LONG=1 takes hours. Flags are passed on, and so is the name
 # of a single comparison: see bench/README.md.
 #
-#   [LONG=1] [BENCH_DIR=DIR] scripts/bench-engines.sh [all|scan|put|mix|get|load|long|scale] [--out FILE]
+#   [LONG=1] [BENCH_DIR=DIR] scripts/bench-engines.sh [all|scan|put|mix|get|load|txn|scanmix|cold|threads|long|scale] [--out FILE]
 set -euo pipefail
 cd "$(dirname "$0")/../bench"
 

@@ -28,13 +28,20 @@ type contest struct {
 	disk bool
 	// pulse: count the operations during compactions.
 	pulse bool
+	// byRound measures all cells in each round, so that ratios of cells can be taken;
+	// otherwise all rounds of a cell follow one another.
+	byRound bool
 }
 
-// cell is what one figure is measured with: a run, or the load of the setup's data if
-// there is none.
+// cell is what one figure is measured with: a run, a trial, a mix with scans, or the load
+// of the setup's data if there is none of these.
 type cell struct {
-	name string
-	run  *workload.Config
+	name  string
+	run   *workload.Config
+	trial *trial
+	mix   *scanMix
+	// cold: nothing is in the page cache.
+	cold bool
 }
 
 // slot is the result of one engine in a cell in one round.
@@ -77,21 +84,25 @@ func (a *arena) hold(ctx context.Context, c *contest) (slots []slot, err error) 
 			processes[name] = p
 		}
 	}
-	for _, cell := range c.cells {
-		for round := range c.rounds {
-			for i := range c.engines {
-				name := c.engines[(i+round)%len(c.engines)]
-				s, err := a.slot(ctx, c, cell, round, name, processes[name])
-				if err != nil {
-					return nil, err
-				}
-				if err := a.report(s); err != nil {
-					return nil, err
-				}
-				slots = append(slots, s)
-			}
+	for n := range len(c.cells) * c.rounds {
+		cell, round := c.cells[n/c.rounds], n%c.rounds
+		if c.byRound {
+			cell, round = c.cells[n%len(c.cells)], n/len(c.cells)
 		}
-		a.progress.Line("%s: %d rounds measured", cell.name, c.rounds)
+		for i := range c.engines {
+			name := c.engines[(i+round)%len(c.engines)]
+			s, err := a.slot(ctx, c, cell, round, name, processes[name])
+			if err != nil {
+				return nil, err
+			}
+			if err := a.report(s); err != nil {
+				return nil, err
+			}
+			slots = append(slots, s)
+		}
+		if round == c.rounds-1 {
+			a.progress.Line("%s: %d rounds measured", cell.name, c.rounds)
+		}
 	}
 	return slots, nil
 }
@@ -107,7 +118,7 @@ func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name
 	}
 	what := fmt.Sprintf("%s: round %d of %d, %s", cell.name, round+1, c.rounds, name)
 	a.progress.Show("%s", what)
-	if cell.run == nil {
+	if cell.run == nil && cell.trial == nil && cell.mix == nil {
 		s.Run = loadOutcome(&p.ready, c.setup.Data)
 		return s, nil
 	}
@@ -119,16 +130,25 @@ func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name
 	if err := p.Thaw(); err != nil {
 		return s, err
 	}
-	cfg := *cell.run
-	cfg.Seed += uint64(round)
+	t := cell.task(c, round)
 	begin := time.Now()
-	r, err := p.doWatched(task{Run: &cfg, Pulse: c.pulse}, func(opsPerSecond float64) {
-		a.progress.Show("%s: %.0f s, %.0f ops/s", what, time.Since(begin).Seconds(), opsPerSecond)
-	})
+	perform := func() error {
+		r, err := p.doWatched(t, func(opsPerSecond float64) {
+			a.progress.Show("%s: %.0f s, %.0f ops/s", what, time.Since(begin).Seconds(), opsPerSecond)
+		})
+		if err == nil {
+			s.Run = *r.Run
+		}
+		return err
+	}
+	if cell.cold {
+		err = whileCold(a.dirOf(name), perform)
+	} else {
+		err = perform()
+	}
 	if err != nil {
 		return s, err
 	}
-	s.Run = *r.Run
 	if err := p.Freeze(); err != nil {
 		return s, err
 	}
@@ -139,6 +159,22 @@ func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name
 	}
 	return s, nil
 }
+
+// task returns the work of a cell in a round.
+func (c *cell) task(of *contest, round int) task {
+	if c.trial != nil {
+		return task{Trial: c.trial} // each trial on the same records has other keys
+	}
+	if c.mix != nil {
+		return task{Mix: &scanMix{c.mix.Span, c.mix.Seed + uint64(round)}}
+	}
+	cfg := *c.run
+	cfg.Seed += uint64(round)
+	return task{Run: &cfg, Pulse: of.pulse}
+}
+
+// dirOf is the directory of an engine's store.
+func (a *arena) dirOf(engine string) string { return filepath.Join(a.dir, engine) }
 
 func (a *arena) measureDisk(cell string) (rate float64, err error) {
 	a.progress.Show("%s: the disk alone", cell)
@@ -152,7 +188,7 @@ func (a *arena) call(ctx context.Context, c *contest, name string) (*engineWorke
 	}
 	s := c.setup
 	s.Engine = name
-	s.Store.Dir = filepath.Join(a.dir, name)
+	s.Store.Dir = a.dirOf(name)
 	if err := os.Mkdir(s.Store.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -166,17 +202,17 @@ func (a *arena) call(ctx context.Context, c *contest, name string) (*engineWorke
 	}
 	begin := time.Now()
 	err = p.waitReady(func(entries int) {
-		a.progress.Show("%s: %s loads, %d of %d entries, %.0f s", c.name, name, entries, s.Data.Keys, time.Since(begin).Seconds())
+		a.progress.Show("%s: %s loads, %d of %d entries, %.0f s", c.name, name, entries, s.entries(), time.Since(begin).Seconds())
 	})
-	if err == nil && s.Data.Keys > 0 {
+	if err == nil && s.entries() > 0 {
 		a.progress.Line("%s: %s loaded %d entries in %.1f s and settled in %.1f s",
-			c.name, name, s.Data.Keys, p.ready.Load.Seconds(), p.ready.Settle.Seconds())
+			c.name, name, s.entries(), p.ready.Load.Seconds(), p.ready.Settle.Seconds())
 		err = disk.Sync(a.dir)
 	}
 	if err == nil {
 		err = p.Freeze()
 	}
-	if err == nil && s.Data.Keys > 0 && !c.fresh {
+	if err == nil && s.entries() > 0 && !c.fresh {
 		err = readFiles(s.Store.Dir) // which do not change any more
 	}
 	if err != nil {
@@ -187,7 +223,7 @@ func (a *arena) call(ctx context.Context, c *contest, name string) (*engineWorke
 
 // dismiss ends a process and removes its store.
 func (a *arena) dismiss(p *engineWorker) error {
-	return errors.Join(p.Thaw(), p.Close(), os.RemoveAll(filepath.Join(a.dir, p.name)))
+	return errors.Join(p.Thaw(), p.Close(), os.RemoveAll(a.dirOf(p.name)))
 }
 
 // loadOutcome returns the result of a load in the form of a run.

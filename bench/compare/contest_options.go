@@ -69,15 +69,24 @@ func (o *contestOptions) contest(name string) *contest {
 // validate returns an error for settings that the engines cannot work with.
 func (c *contest) validate() error {
 	for _, cell := range c.cells {
-		if cell.run == nil {
-			continue
-		}
-		if err := cell.run.Validate(); err != nil {
+		if err := cell.validate(&c.setup); err != nil {
 			return fmt.Errorf("%s: %w", cell.name, err)
 		}
 	}
 	if c.setup.Data.Keys > 0 {
 		return c.setup.Data.validate()
+	}
+	return nil
+}
+
+func (c *cell) validate(s *setup) error {
+	switch {
+	case c.run != nil:
+		return c.run.Validate()
+	case c.trial != nil:
+		return c.trial.validate(s.Records)
+	case c.mix != nil:
+		return c.mix.validate(s.Data)
 	}
 	return nil
 }

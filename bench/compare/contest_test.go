@@ -90,14 +90,16 @@ func TestMixesReadWhatTheyWrote(t *testing.T) {
 }
 
 func TestAFreshStoreForEverySlot(t *testing.T) {
-	o := testContestOptions(t, ours4, "pebble")
-	slots := hold(t, o, loadContest(o, 40))
-	require.Len(t, slots, 4)
-	for _, s := range slots {
-		assert.Equal(t, uint64(2000), s.Run.Summary.Ops)
-		assert.Positive(t, s.Run.Summary.OpsPerSecond)
-		assert.Equal(t, int64(2000*(16+40)), s.Run.UserBytes)
-		assert.Positive(t, s.Run.SettleTime)
+	for _, singly := range []bool{false, true} {
+		o := testContestOptions(t, ours4, "pebble")
+		slots := hold(t, o, loadContest(o, 40, singly))
+		require.Len(t, slots, 4)
+		for _, s := range slots {
+			assert.Equal(t, uint64(2000), s.Run.Summary.Ops)
+			assert.Positive(t, s.Run.Summary.OpsPerSecond)
+			assert.Equal(t, int64(2000*(16+40)), s.Run.UserBytes)
+			assert.Positive(t, s.Run.SettleTime)
+		}
 	}
 }
 

@@ -20,6 +20,8 @@ type dataset struct {
 	ValueBytes int    `json:"valueBytes"`
 	Order      string `json:"order"`           // of the load: one of those below
 	Point      bool   `json:"point,omitempty"` // for point reads
+	// Singly loads each entry by a put of its own, and not in batches.
+	Singly bool `json:"singly,omitempty"`
 }
 
 const (
@@ -49,9 +51,13 @@ func (d dataset) validate() error {
 	return nil
 }
 
-// loadBatch is the number of entries of one Load: large enough that the cost of a call
-// does not matter, and within the batch limit of every store.
-const loadBatch = 1000
+// A Load has loadBatch entries, unless they are so large that it has loadBatchBytes: large
+// enough that the cost of a call does not matter, and within the batch limit of every
+// store.
+const (
+	loadBatch      = 1000
+	loadBatchBytes = 4 << 20
+)
 
 // load passes all entries to put, in batches and in the order of the data set. put
 // borrows them.
@@ -63,12 +69,13 @@ func (d dataset) load(put func([]peers.Entry) error) error {
 	random := rand.NewChaCha8([32]byte{1})
 	numbers := rand.New(random)
 	order := d.ordered(numbers)
-	batch := make([]peers.Entry, loadBatch)
+	size := min(loadBatch, loadBatchBytes/(keyBytes+d.ValueBytes))
+	batch := make([]peers.Entry, size)
 	for i := range batch {
 		batch[i] = peers.Entry{Key: make([]byte, keyBytes), Value: make([]byte, d.ValueBytes)}
 	}
-	for from := 0; from < d.Keys; from += loadBatch {
-		n := min(loadBatch, d.Keys-from)
+	for from := 0; from < d.Keys; from += size {
+		n := min(size, d.Keys-from)
 		for i := range n {
 			e, number := &batch[i], order(from+i)
 			if d.Point {
@@ -79,11 +86,24 @@ func (d dataset) load(put func([]peers.Entry) error) error {
 			if _, err := random.Read(e.Value); err != nil {
 				return err
 			}
-			e.Value[0], e.Value[d.ValueBytes-1] = byte(number), byte(number>>8)
+			d.mark(e.Value, number)
 		}
 		if err := put(batch[:n]); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// mark makes a value that of a number.
+func (d dataset) mark(value []byte, number int) {
+	value[0], value[d.ValueBytes-1] = byte(number), byte(number>>8)
+}
+
+// check returns an error unless the value may be that of a number.
+func (d dataset) check(key, value []byte, number int) error {
+	if len(value) != d.ValueBytes || !d.Point && (value[0] != byte(number) || value[len(value)-1] != byte(number>>8)) {
+		return fmt.Errorf("wrong answer: key %q has a value of another one", key)
 	}
 	return nil
 }
@@ -147,8 +167,7 @@ func (w *walk) visit(key, value []byte) bool {
 		w.err = fmt.Errorf("wrong answer: entry %d of the scan has key %q, want %q", w.seen, key, w.want[:])
 		return false
 	}
-	if len(value) != w.ValueBytes || !w.Point && (value[0] != byte(w.number) || value[len(value)-1] != byte(w.number>>8)) {
-		w.err = fmt.Errorf("wrong answer: key %q has a value of another one", key)
+	if w.err = w.check(key, value, w.number); w.err != nil {
 		return false
 	}
 	w.seen++

@@ -57,6 +57,18 @@ func (w *engineWorker) waitReady(progress func(entries int)) error {
 // do makes the worker perform a task.
 func (w *engineWorker) do(t task) (result, error) { return w.doWatched(t, func(float64) {}) }
 
+// doThawed makes a frozen worker perform a task.
+func (w *engineWorker) doThawed(t task) (result, error) {
+	if err := w.Thaw(); err != nil {
+		return result{}, err
+	}
+	r, err := w.do(t)
+	if err != nil {
+		return r, err
+	}
+	return r, w.Freeze()
+}
+
 // doWatched makes the worker perform a task and reports the rate of each second.
 func (w *engineWorker) doWatched(t task, second func(opsPerSecond float64)) (result, error) {
 	if err := w.Tell(t); err != nil {

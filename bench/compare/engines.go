@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	kvdengine "github.com/kvd-db/kvd/internal/engine"
-
 	"github.com/kvd-db/kvd/bench/peers"
 	"github.com/kvd-db/kvd/bench/peers/badger"
 	"github.com/kvd-db/kvd/bench/peers/bbolt"
@@ -22,11 +20,12 @@ type engine struct {
 	open   func(peers.Options) (peers.Store, error)
 }
 
-// ours is the engine that the others are compared with. ours4 is the same engine with
-// four partitions, for which the goals are stated.
+// ours is the default store, by which goals are judged. The others have 4 and 16
+// partitions.
 const (
-	ours  = "kvd"
-	ours4 = "kvd-4"
+	ours   = "kvd"
+	ours4  = "kvd-4"
+	ours16 = "kvd-16"
 
 	ourModule = "github.com/kvd-db/kvd"
 )
@@ -34,10 +33,11 @@ const (
 // engines are all engines. A scan of kvd merges its partitions: kvd-4 and kvd-1 show
 // what that costs.
 var engines = []engine{
-	{ours, ourModule, kvdWith(kvdengine.DefaultPartitions)},
+	{ours, ourModule, kvdWith(0)},
 	{"kvd-4", ourModule, kvdWith(4)},
 	{"kvd-1", ourModule, kvdWith(1)},
 	{"pebble", "github.com/cockroachdb/pebble/v2", pebble.Open},
+	{"pebble-4k", "github.com/cockroachdb/pebble/v2", pebble.OpenSmall},
 	{"badger", "github.com/dgraph-io/badger/v4", badger.Open},
 	{"goleveldb", "github.com/syndtr/goleveldb", goleveldb.Open},
 	{"bbolt", "go.etcd.io/bbolt", bbolt.Open},
@@ -47,8 +47,12 @@ var engines = []engine{
 // differ from the others where values are large.
 var apart = []engine{
 	{"pebble-blob", "github.com/cockroachdb/pebble/v2", pebble.OpenBlob},
+	{"pebble-4k-blob", "github.com/cockroachdb/pebble/v2", pebble.OpenSmallBlob},
 	{"badger-vlog", "github.com/dgraph-io/badger/v4", badger.OpenApart},
 }
+
+// pebbles are Pebble in all of its configurations: goals beside it are judged by the best.
+var pebbles = []string{"pebble", "pebble-4k", "pebble-blob", "pebble-4k-blob"}
 
 func kvdWith(partitions int) func(peers.Options) (peers.Store, error) {
 	return func(o peers.Options) (peers.Store, error) { return kvd.Open(o, partitions) }

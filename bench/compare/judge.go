@@ -10,7 +10,6 @@ import (
 // The types of package judge, for our slots.
 type (
 	metric  = judge.Metric[slot]
-	goal    = judge.Goal[slot]
 	verdict = judge.Verdict[slot]
 )
 
@@ -27,6 +26,7 @@ var (
 	resident     = &metric{Scale: 1, Of: func(s *slot) float64 { return ratio(s.Run.Memory.PeakBytes, s.Budget) }, Less: true, Worst: true}
 	ofDisk       = &metric{Scale: 1, Of: userRateOfDisk}
 	steadiness   = &metric{Scale: 1, Of: func(s *slot) float64 { return slowestOfMedian(s.Run.Seconds) }}
+	ofPages      = &metric{Scale: 1, Of: diskBytesOfPages, Less: true}
 	merging      = &metric{Scale: 1, Of: func(s *slot) float64 { return mergingOfQuiet(s.Run.Seconds) }}
 )
 
@@ -37,6 +37,13 @@ func ratio(part, whole int64) float64 { return float64(part) / float64(whole) }
 func userRateOfDisk(s *slot) float64 {
 	return float64(s.Run.UserBytes) / (s.Run.Summary.Seconds + s.Run.SyncTime.Seconds()) / s.DiskRate
 }
+
+// pageBytes is what one read of the disk brings at least.
+const pageBytes = 4096
+
+// diskBytesOfPages is the bytes that came from the disk over a page for each block that
+// the store asked for; NaN if it asked for none.
+func diskBytesOfPages(s *slot) float64 { return ratio(s.Run.Read.Disk, s.Run.Read.Blocks*pageBytes) }
 
 // slowestOfMedian is the rate of the slowest second over the median rate; NaN without
 // seconds.

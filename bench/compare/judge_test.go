@@ -50,7 +50,7 @@ func TestRatiosAreTakenWithinRounds(t *testing.T) {
 }
 
 func TestAGoalIsReachedByTheMedianRatio(t *testing.T) {
-	g := newGoal("row", []string{"c"}, opsPerSecond, judge.BestOfPeers, 2)
+	g := newGoal("row", "c", opsPerSecond, judge.BestOfPeers, 2)
 	for ourRate, reached := range map[float64]bool{199: false, 200: true, 300: true} {
 		v, ok := g.Judge(join(rated("c", ours4, 1, ourRate, 1000), rated("c", "pebble", 100, 100, 100), rated("c", "bbolt", 99, 99, 99)), ours4, isPeer)
 		require.True(t, ok)
@@ -66,7 +66,7 @@ func TestAGoalIsReachedByTheMedianRatio(t *testing.T) {
 }
 
 func TestAGoalAgainstOnePeerLooksAtNoBetterOne(t *testing.T) {
-	g := newGoal("row", []string{"c"}, opsPerSecond, "pebble", 5)
+	g := newGoal("row", "c", opsPerSecond, "pebble", 5)
 	slots := join(rated("c", ours4, 50), rated("c", "pebble", 10), rated("c", "bbolt", 40))
 	v, ok := g.Judge(slots, ours4, isPeer)
 	require.True(t, ok)
@@ -76,7 +76,7 @@ func TestAGoalAgainstOnePeerLooksAtNoBetterOne(t *testing.T) {
 }
 
 func TestOfSeveralCellsTheWorstCounts(t *testing.T) {
-	g := newGoal("row", []string{"a", "b", "not measured"}, stall, judge.NoPeer, 100)
+	g := newGoal("row", "", stall, judge.NoPeer, 100).in("a", "b", "not measured")
 	a, b := rated("a", ours4, 1, 1), rated("b", ours4, 1, 1)
 	a[0].Run.Summary.LongestStallNanos = int64(90 * time.Millisecond)
 	b[1].Run.Summary.LongestStallNanos = int64(120 * time.Millisecond)
@@ -93,7 +93,7 @@ func TestOfSeveralCellsTheWorstCounts(t *testing.T) {
 }
 
 func TestAFigureThatASlotCouldNotTellDoesNotCount(t *testing.T) {
-	g := newGoal("row", []string{"c"}, merging, judge.NoPeer, 0.8)
+	g := newGoal("row", "c", merging, judge.NoPeer, 0.8)
 	slots := rated("c", ours4, 1, 1)
 	_, ok := g.Judge(slots, ours4, isPeer)
 	assert.False(t, ok, "no seconds")
@@ -151,7 +151,13 @@ func TestTheRateOfTheDiskIsComparedWithWhatReachedIt(t *testing.T) {
 
 func TestEveryGoalNamesACellOfBothPlans(t *testing.T) {
 	for name, p := range map[string]*plan{"short": &shortPlan, "long": &longPlan} {
-		measured := []string{scanCell(shapeForward), scanCell(shapeBackward), scanCell(shapeShort)}
+		var measured []string
+		for _, o := range []*scanOptions{&p.scan, &p.looseScan} {
+			require.NoError(t, o.validate())
+			for _, s := range o.shapes() {
+				measured = append(measured, scanCell(s, o.loose))
+			}
+		}
 		for _, c := range p.contests() {
 			require.NoError(t, c.validate(), "%s: %s", name, c.name)
 			for _, e := range c.engines {
@@ -163,11 +169,15 @@ func TestEveryGoalNamesACellOfBothPlans(t *testing.T) {
 				measured = append(measured, cell.name)
 			}
 		}
-		require.NoError(t, p.scan.validate())
+		for _, mix := range crossMixes {
+			for _, engine := range p.cross.engines {
+				measured = append(measured, twiceCells(mix.Name, engine)...)
+			}
+		}
 		for _, g := range goals {
 			if name == "long" {
 				assert.Subset(t, measured, g.Cells, g.Row)
-			} else if !p.fewMixes || len(g.Cells) > 1 {
+			} else {
 				assert.NotEmpty(t, g.Cells, g.Row)
 			}
 		}
@@ -176,23 +186,31 @@ func TestEveryGoalNamesACellOfBothPlans(t *testing.T) {
 
 func TestTheFinalTableSaysWhatIsReached(t *testing.T) {
 	cell := putCell(128, 256)
-	slots := join(rated(cell, ours4, 300e3, 310e3, 290e3), rated(cell, ours, 200e3, 200e3, 200e3), rated(cell, "pebble", 100e3, 100e3, 100e3))
+	slots := join(rated(cell, ours, 300e3, 310e3, 290e3), rated(cell, ours4, 200e3, 200e3, 200e3), rated(cell, "pebble", 100e3, 100e3, 100e3))
 	var out bytes.Buffer
 	require.NoError(t, printVerdicts(&out, slots))
 	assert.Regexp(t, `sync put, 128 B, 256 writers +pebble +100\.0 k ops/s +3\.00x \(2\.90-3\.10\) +3\.00x +2\.00x \(2\.00-2\.00\) +>= 2\.8x +yes`, out.String())
 
 	out.Reset()
-	require.NoError(t, printVerdicts(&out, join(rated(cell, ours4, 100), rated(cell, "pebble", 100))))
+	require.NoError(t, printVerdicts(&out, join(rated(cell, ours, 100), rated(cell, "pebble", 100))))
 	assert.Regexp(t, `1\.00x \(1\.00-1\.00\) +1\.00x +- +>= 2\.8x +NO`, out.String())
 
 	out.Reset()
+	without := join(rated(cell, ours4, 300), rated(cell, "pebble", 100))
+	require.NoError(t, printVerdicts(&out, without))
+	assert.Regexp(t, `pebble +0\.1 k ops/s +- +3\.00x +3\.00x \(3\.00-3\.00\) +>= 2\.8x +-`, out.String(), "only the default store is judged")
+	out.Reset()
+	require.NoError(t, printUnjudged(&out, without))
+	assert.Contains(t, out.String(), "NOT MEASURED: "+cell+"\n")
+
+	out.Reset()
 	require.NoError(t, printUnjudged(&out, slots))
-	assert.Contains(t, out.String(), "NOT MEASURED: load\n")
+	assert.Contains(t, out.String(), "NOT MEASURED: "+loadCell+"\n")
 	assert.NotContains(t, out.String(), cell)
 
 	out.Reset()
 	require.NoError(t, printSlots(&out, slots))
-	assert.Regexp(t, `kvd-4 +300\.0 +3\.00 \(2\.90-3\.10\) +6\.67`, out.String())
+	assert.Regexp(t, `kvd +300\.0 +3\.00 \(2\.90-3\.10\) +6\.67`, out.String())
 	assert.NotContains(t, out.String(), "NaN")
 }
 

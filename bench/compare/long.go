@@ -92,7 +92,7 @@ func (p *plan) longPutHeavy() *contest {
 // mergingGetHeavy measures the cost of compactions while they run.
 func (p *plan) mergingGetHeavy() *contest {
 	o := p.long
-	o.engines, o.slot = []string{ours4}, p.quiet
+	o.engines, o.slot = []string{ours}, p.quiet
 	c := mixContest(&o, workload.Mixes[1], mixValueBytes, mixThreads[0])
 	c.name, c.cells[0].name, c.pulse = mergingCell, mergingCell, true
 	return c
@@ -102,7 +102,7 @@ func (p *plan) mergingGetHeavy() *contest {
 // the heap is that of every run, less than the 1.5 GiB of the articles.
 func (p *plan) enduring() *contest {
 	o := p.long
-	o.engines, o.slot, o.memory = []string{ours}, p.endurance, 1024
+	o.engines, o.slot, o.memory = []string{ours16}, p.endurance, 1024
 	c := mixContest(&o, workload.Mixes[0], mixValueBytes, enduranceThreads)
 	c.name, c.cells[0].name = enduranceCell, enduranceCell
 	return c

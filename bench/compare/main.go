@@ -52,7 +52,8 @@ func run() int {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newScanCommand(), newPutCommand(), newMixCommand(), newGetCommand(), newLoadCommand(), newLongCommand(), newScaleCommand(),
+	root.AddCommand(newScanCommand(), newPutCommand(), newMixCommand(), newGetCommand(), newLoadCommand(), newTransactionCommand(), newScanMixCommand(), newColdCommand(),
+		newThreadsCommand(), newLongCommand(), newScaleCommand(),
 		newAllCommand(), newWorkerCommand())
 
 	command, err := root.ExecuteContextC(ctx)

@@ -15,14 +15,18 @@ func putCell(valueBytes, writers int) string {
 func mixCell(mix string, threads int) string { return fmt.Sprintf("%s, %d threads", mix, threads) }
 func getCell(what string) string             { return "get " + what }
 
-const loadCell = "load"
+// The names of loads.
+const (
+	loadCell       = "load, atomic batches of 1000"
+	singleLoadCell = "load, single puts"
+)
 
 // putContest returns the cells of synced puts of one size.
 func putContest(o *contestOptions, valueBytes int, writers []int) *contest {
 	c := o.contest(fmt.Sprintf("sync put, %d B", valueBytes))
 	c.setup = newSetup(o.memory, true)
 	for _, n := range writers {
-		c.cells = append(c.cells, cell{putCell(valueBytes, n), &workload.Config{
+		c.cells = append(c.cells, cell{name: putCell(valueBytes, n), run: &workload.Config{
 			Mix: workload.Mix{Name: "puts", Put: 100}, Workers: n, Keys: uint64(o.keys), ValueBytes: valueBytes,
 			Distribution: workload.Uniform, Seed: uint64(1000 * n),
 			Warmup: o.slot / 10, Duration: o.slot, Interval: time.Second,
@@ -36,7 +40,7 @@ func putContest(o *contestOptions, valueBytes int, writers []int) *contest {
 func mixContest(o *contestOptions, mix workload.Mix, valueBytes, threads int) *contest {
 	c := o.contest(mixCell(mix.Name, threads))
 	c.setup = newSetup(o.memory, false)
-	c.cells = []cell{{c.name, &workload.Config{
+	c.cells = []cell{{name: c.name, run: &workload.Config{
 		Mix: mix, Workers: threads, Keys: uint64(o.keys), ValueBytes: valueBytes, FindRate: 0.5,
 		Distribution: workload.Uniform, Seed: 1, Duration: o.slot, Interval: time.Second,
 	}}}
@@ -81,7 +85,7 @@ func getContest(o *contestOptions, wanted []*read, valueBytes, threads int) *con
 	c.setup = newSetup(o.memory, false)
 	c.setup.Data = dataset{Keys: o.keys, ValueBytes: valueBytes, Order: orderSorted, Point: true}
 	for _, r := range wanted {
-		c.cells = append(c.cells, cell{getCell(r.name), &workload.Config{
+		c.cells = append(c.cells, cell{name: getCell(r.name), run: &workload.Config{
 			Mix: workload.Mix{Name: "gets", Get: 100}, Workers: threads, Keys: uint64(o.keys), Present: uint64(o.keys),
 			ValueBytes: valueBytes, FindRate: r.findRate, Distribution: r.distribution, GetBatch: r.batch, Seed: 1,
 			Warmup: o.slot / 4, Duration: o.slot, Interval: time.Second,
@@ -90,12 +94,16 @@ func getContest(o *contestOptions, wanted []*read, valueBytes, threads int) *con
 	return c
 }
 
-// loadContest repeatedly loads a store and lets it settle.
-func loadContest(o *contestOptions, valueBytes int) *contest {
-	c := o.contest(loadCell)
+// loadContest repeatedly loads a store, in batches or singly, and lets it settle.
+func loadContest(o *contestOptions, valueBytes int, singly bool) *contest {
+	name := loadCell
+	if singly {
+		name = singleLoadCell
+	}
+	c := o.contest(name)
 	c.fresh = true
 	c.setup = newSetup(o.memory, false)
-	c.setup.Data = dataset{Keys: o.keys, ValueBytes: valueBytes, Order: orderRandom, Point: true}
-	c.cells = []cell{{name: loadCell}}
+	c.setup.Data = dataset{Keys: o.keys, ValueBytes: valueBytes, Order: orderRandom, Point: true, Singly: singly}
+	c.cells = []cell{{name: name}}
 	return c
 }

@@ -14,10 +14,10 @@ func newPutCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "put",
 		Short:   "Compare puts that wait for the disk",
-		Example: "  compare put --writers 256 --value-size 128 --engines kvd-4,pebble --profile /tmp/profiles",
+		Example: "  compare put --writers 256 --value-size 128 --engines kvd,pebble --profile /tmp/profiles",
 		Args:    cobra.NoArgs,
 	}
-	o.register(c.Flags(), []string{ours4, ours, "pebble", "goleveldb"}, mixKeys, 3*time.Second)
+	o.register(c.Flags(), []string{ours, ours4, "pebble", "goleveldb"}, mixKeys, 3*time.Second)
 	c.Flags().IntSliceVar(&sizes, "value-size", putSizes, "bytes of a value")
 	c.Flags().IntSliceVar(&writers, "writers", putWriters, "goroutines, each with one put at a time")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -57,10 +57,10 @@ func newMixCommand() *cobra.Command {
 
 Stores are empty at first, and an engine goes on in each round where it stopped in
 the one before; with --fresh it begins anew.`,
-		Example: "  compare mix --mix PUT_HEAVY --threads 4 --slot 60s --fresh --engines kvd-4,pebble,pebble-blob",
+		Example: "  compare mix --mix PUT_HEAVY --threads 4 --slot 60s --fresh --engines kvd,pebble,pebble-blob",
 		Args:    cobra.NoArgs,
 	}
-	o.register(c.Flags(), []string{ours4, ours, "pebble", "pebble-blob"}, mixKeys, 20*time.Second)
+	o.register(c.Flags(), []string{ours, ours4, "pebble", "pebble-blob", "pebble-4k-blob"}, mixKeys, 20*time.Second)
 	c.Flags().BoolVar(&o.fresh, "fresh", false, "give every slot an empty store")
 	c.Flags().IntVar(&valueBytes, "value-size", mixValueBytes, "bytes of a value")
 	c.Flags().StringSliceVar(&mixes, "mix", mixNames(), "which ones")
@@ -96,10 +96,10 @@ func newGetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "get",
 		Short:   "Compare reads of a store that has settled",
-		Example: "  compare get --reads uniform,absent --engines kvd-4,bbolt",
+		Example: "  compare get --reads uniform,absent --engines kvd,bbolt",
 		Args:    cobra.NoArgs,
 	}
-	o.register(c.Flags(), []string{ours4, ours, "pebble", "bbolt"}, readKeys, 3*time.Second)
+	o.register(c.Flags(), []string{ours, ours4, "pebble", "pebble-4k", "bbolt"}, readKeys, 3*time.Second)
 	c.Flags().IntVar(&valueBytes, "value-size", readValueBytes, "bytes of a value")
 	c.Flags().IntVar(&threads, "threads", readThreads, "goroutines, each with one read at a time")
 	c.Flags().StringSliceVar(&names, "reads", readNames(), "which ones")
@@ -122,16 +122,16 @@ func newLoadCommand() *cobra.Command {
 	var valueBytes int
 	c := &cobra.Command{
 		Use:   "load",
-		Short: "Compare loads of keys in random order, in batches",
+		Short: "Compare loads of keys in random order, in atomic batches and singly",
 		Args:  cobra.NoArgs,
 	}
-	o.register(c.Flags(), []string{ours4, ours, "pebble"}, readKeys, 0)
+	o.register(c.Flags(), []string{ours, ours4, "pebble"}, readKeys, 0)
 	if err := c.Flags().MarkHidden("slot"); err != nil {
 		panic(err) // no such flag
 	}
 	c.Flags().IntVar(&valueBytes, "value-size", readValueBytes, "bytes of a value")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return runContests(c, &o, loadContest(&o, valueBytes))
+		return runContests(c, &o, loadContest(&o, valueBytes, false), loadContest(&o, valueBytes, true))
 	}
 	return c
 }

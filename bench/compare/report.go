@@ -14,13 +14,13 @@ import (
 // round holds the results of the engines in one round, by their index in the list.
 type round map[shape][]result
 
-// shapes in the order in which they are measured and printed.
-var shapes = []shape{shapeForward, shapeBackward, shapeShort}
-
 // units is the number of scans if they are short, otherwise of entries.
 func (r result) units(s shape, o *scanOptions) float64 {
-	if s == shapeShort {
+	switch s {
+	case shapeShort:
 		return float64(o.shortScans)
+	case shapePair:
+		return float64(o.shortScans / scanThreads * scanThreads)
 	}
 	return float64(r.Entries)
 }
@@ -57,15 +57,31 @@ func printScans(w io.Writer, o *scanOptions, dir string, processes []*engineWork
 	return table.Flush()
 }
 
+// heads are the columns of all shapes.
+func (o *scanOptions) heads() (text string) {
+	for _, s := range o.shapes() {
+		text += string(s) + "\t"
+	}
+	return text
+}
+
 // printRates gives medians.
 func printRates(w io.Writer, o *scanOptions, processes []*engineWorker, rounds []round) {
-	fmt.Fprint(w, "engine\tversion\tforward\tbackward\tshort\t\n")
-	fmt.Fprintf(w, "\t\tM entries/s\tM entries/s\tk scans of %d/s\t\n", shortEntries)
+	fmt.Fprintf(w, "engine\tversion\t%s\n", o.heads())
+	fmt.Fprint(w, "\t\t")
+	for _, s := range o.shapes() {
+		if s.isShort() {
+			fmt.Fprintf(w, "k scans of %d/s\t", shortEntries)
+		} else {
+			fmt.Fprint(w, "M entries/s\t")
+		}
+	}
+	fmt.Fprintln(w)
 	for i, p := range processes {
 		fmt.Fprintf(w, "%s\t%s\t", p.name, version(p.name))
-		for _, s := range shapes {
+		for _, s := range o.shapes() {
 			unit := 1e6
-			if s == shapeShort {
+			if s.isShort() {
 				unit = 1e3
 			}
 			fmt.Fprintf(w, "%.2f\t", spreadOf(rounds, func(r round) float64 { return r.rate(s, i, o) }).Median/unit)
@@ -81,13 +97,13 @@ func printRatios(w io.Writer, o *scanOptions, processes []*engineWorker, rounds 
 	if us < 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s / engine\tforward\tbackward\tshort\t\n", ours)
+	fmt.Fprintf(w, "\n%s / engine\t%s\n", ours, o.heads())
 	for i, p := range processes {
 		if i == us {
 			continue
 		}
 		fmt.Fprintf(w, "%s\t", p.name)
-		for _, s := range shapes {
+		for _, s := range o.shapes() {
 			ratio := spreadOf(rounds, func(r round) float64 { return r.rate(s, us, o) / r.rate(s, i, o) })
 			fmt.Fprintf(w, "%.2f (%.2f-%.2f)\t", ratio.Median, ratio.Least, ratio.Most)
 		}
@@ -98,13 +114,20 @@ func printRatios(w io.Writer, o *scanOptions, processes []*engineWorker, rounds 
 // printCosts prints medians of the CPU time, including garbage collection and other
 // threads. It varies less than rates do when the machine has other work.
 func printCosts(w io.Writer, o *scanOptions, processes []*engineWorker, rounds []round) {
-	fmt.Fprint(w, "\nCPU\tforward\tbackward\tshort\t\n")
-	fmt.Fprint(w, "\tns/entry\tns/entry\tus/scan\t\n")
+	fmt.Fprintf(w, "\nCPU\t%s\n\t", o.heads())
+	for _, s := range o.shapes() {
+		if s.isShort() {
+			fmt.Fprint(w, "us/scan\t")
+		} else {
+			fmt.Fprint(w, "ns/entry\t")
+		}
+	}
+	fmt.Fprintln(w)
 	for i, p := range processes {
 		fmt.Fprintf(w, "%s\t", p.name)
-		for _, s := range shapes {
+		for _, s := range o.shapes() {
 			unit := 1e-9
-			if s == shapeShort {
+			if s.isShort() {
 				unit = 1e-6
 			}
 			cost := spreadOf(rounds, func(r round) float64 { return r.cost(s, i, o) })

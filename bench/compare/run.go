@@ -48,36 +48,100 @@ type runner struct {
 
 // perform runs operations and checks every answer.
 func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error) {
-	debug.FreeOSMemory() // do not charge this task for the garbage of others
-	var o outcome
-	var ends []time.Time // of o.Seconds
-	memory, cpu, written, read, begin := memoryNow(), process.OwnCPU(), writtenNow(), readNow(r.store), time.Now()
 	target, p := workload.Target(r.store), (*pulse)(nil)
 	if r.pulse {
 		p = takePulse(target)
 		defer p.end()
 		target = p
 	}
-	summary, err := workload.Run(ctx, target, cfg, workload.Observer{
-		Second: func(s loadgen.Sample) {
+	res, err := r.measure(cfg.Duration, p, func(w watch) (*workload.Summary, error) {
+		return workload.Run(ctx, target, cfg, workload.Observer{
+			Second: w.second, Measured: w.measured, Interval: func(line workload.Line) error { return w.interval(line.OpsPerSecond) },
+		})
+	})
+	if err == nil && res.Run.Summary.Interrupted {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return result{}, err
+	}
+	res.Run.UserBytes = userBytes(&res.Run.Summary)
+	return res, nil
+}
+
+// performTrial runs a trial and checks every answer.
+func (r runner) performTrial(ctx context.Context, b *workload.Bench, t *trial) (result, error) {
+	_, lossy := r.store.(peers.LossyTransactor)
+	res, err := r.measure(t.Span.Duration, nil, func(w watch) (*workload.Summary, error) {
+		return t.run(ctx, b, lossy, loadgen.Observer{
+			Second: w.second, Measured: w.measured, Interval: func(s loadgen.Sample) error { return w.interval(s.OpsPerSecond) },
+		})
+	})
+	if err == nil && res.Run.Summary.Interrupted {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return result{}, err
+	}
+	res.Run.UserBytes = int64(res.Run.Summary.Put.Count) * int64(t.Shape.Writes) * int64(workload.RecordKeyBytes+b.ValueBytes)
+	return res, nil
+}
+
+// performScanMix runs the mix with scans and checks every answer.
+func (r runner) performScanMix(ctx context.Context, d dataset, m *scanMix) (result, error) {
+	res, err := r.measure(m.Span.Duration, nil, func(w watch) (*workload.Summary, error) {
+		return m.run(ctx, r.store, d, loadgen.Observer{
+			Second: w.second, Measured: w.measured, Interval: func(s loadgen.Sample) error { return w.interval(s.OpsPerSecond) },
+		})
+	})
+	if err == nil && res.Run.Summary.Interrupted {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return result{}, err
+	}
+	res.Run.UserBytes = int64(res.Run.Summary.Put.Count) * int64(keyBytes+d.ValueBytes)
+	return res, nil
+}
+
+// watch receives the progress of a run.
+type watch struct {
+	second   func(loadgen.Sample)
+	measured func(begins bool)
+	interval func(opsPerSecond float64) error
+}
+
+// measure measures a run of a duration, with a pulse or none, all but the user's bytes.
+func (r runner) measure(duration time.Duration, p *pulse, run func(watch) (*workload.Summary, error)) (result, error) {
+	debug.FreeOSMemory() // do not charge this task for the garbage of others
+	var o outcome
+	var ends []time.Time // of o.Seconds
+	var read readBytes   // before the measurement, which the warm-up precedes
+	memory, cpu, written, begin := memoryNow(), process.OwnCPU(), writtenNow(), time.Now()
+	summary, err := run(watch{
+		second: func(s loadgen.Sample) {
 			o.Seconds, ends = append(o.Seconds, second{OpsPerSecond: s.OpsPerSecond}), append(ends, time.Now())
 		},
-		Interval: func(line workload.Line) error {
+		measured: func(begins bool) {
+			if begins {
+				read = readNow(r.store)
+			} else {
+				o.Read = readNow(r.store).since(read)
+			}
+		},
+		interval: func(opsPerSecond float64) error {
 			if err := disk.Enough(r.dir, 0); err != nil {
 				return err
 			}
-			return r.tell.Encode(message{Second: line.OpsPerSecond})
+			return r.tell.Encode(message{Second: opsPerSecond})
 		},
 	})
 	if err != nil {
 		return result{}, err
 	}
-	if summary.Interrupted {
-		return result{}, ctx.Err()
-	}
 	elapsed, used := time.Since(begin), process.OwnCPU()-cpu
 	o.Summary, o.Memory = *summary, memory.watched()
-	if n := len(o.Seconds); n > int(cfg.Duration/time.Second) {
+	if n := len(o.Seconds); n > int(duration/time.Second) {
 		o.Seconds = o.Seconds[:n-1] // the rest of a second at the end
 	}
 	if m, ok := r.store.(peers.Merger); ok {
@@ -87,7 +151,6 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 			noteStretches(o.Seconds, ends, p.end(), merges)
 		}
 	}
-	o.UserBytes, o.Read = userBytes(summary), readNow(r.store).since(read)
 	begin = time.Now()
 	if err := disk.Sync(r.dir); err != nil {
 		return result{}, err

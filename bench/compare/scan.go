@@ -21,6 +21,7 @@ type scanOptions struct {
 	rounds     int
 	shortScans int
 	memory     int64 // MiB
+	loose      bool  // stores do not settle; only whole scans
 	dir        string
 	profiles   string
 }
@@ -30,7 +31,8 @@ func newScanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "scan",
 		Short: "Compare whole scans, forward and backward, and short scans from random keys",
-		Long: `Compare whole scans, forward and backward, and short scans from random keys.
+		Long: `Compare whole scans, forward and backward, and short scans from random keys, by one
+thread and by two.
 
 Each engine runs in a process of its own, loads the same entries into a temporary
 directory, settles, and scans once without being measured. Then the engines take
@@ -48,6 +50,7 @@ is checked: its key, its place and its value.`,
 	f.IntVar(&o.rounds, "rounds", 5, "rounds that are measured")
 	f.IntVar(&o.shortScans, "short-scans", 20_000, "short scans of each engine in a round")
 	f.Int64Var(&o.memory, "memory", 1024, "MiB of memtables and caches of each engine")
+	f.BoolVar(&o.loose, "loose", false, "scan the whole stores as they are after the load, without letting them settle")
 	f.StringVar(&o.dir, "dir", ".", "where the temporary directory is made")
 	f.StringVar(&o.profiles, "profile", "", "existing directory for a CPU profile of each engine, load left out")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -95,7 +98,7 @@ func compareScans(ctx context.Context, o *scanOptions, stdout, stderr io.Writer)
 	var processes []*engineWorker
 	defer func() {
 		for _, p := range processes {
-			err = errors.Join(err, p.Close())
+			err = errors.Join(err, p.Thaw(), p.Close())
 		}
 	}()
 	progress := report.NewProgress(stderr)
@@ -115,11 +118,11 @@ func compareScans(ctx context.Context, o *scanOptions, stdout, stderr io.Writer)
 	return printScans(stdout, o, dir, processes, rounds)
 }
 
-// startLoaded returns a worker that is ready. The caller must close it, even after an
-// error.
+// startLoaded returns a frozen worker that is ready. The caller must thaw and close it,
+// even after an error.
 func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress *report.Progress) (*engineWorker, error) {
 	s := setup{
-		Engine: name, Data: o.data,
+		Engine: name, Data: o.data, Loose: o.loose,
 		Store: peers.Options{Dir: filepath.Join(dir, name), MemoryBytes: o.memory << 20},
 	}
 	if err := os.Mkdir(s.Store.Dir, 0o700); err != nil {
@@ -143,8 +146,17 @@ func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress
 	if err == nil {
 		progress.Line("%s loaded %d entries in %.1f s and settled in %.1f s",
 			name, o.data.Keys, p.ready.Load.Seconds(), p.ready.Settle.Seconds())
+		err = p.Freeze()
 	}
 	return p, err
+}
+
+// shapes in the order in which they are measured and printed.
+func (o *scanOptions) shapes() []shape {
+	if o.loose {
+		return []shape{shapeForward}
+	}
+	return []shape{shapeForward, shapeBackward, shapeShort, shapePair}
 }
 
 // measureScans runs the engines alternately, and returns their results for each round.
@@ -152,14 +164,13 @@ func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress
 func measureScans(o *scanOptions, processes []*engineWorker, progress *report.Progress) (rounds []round, err error) {
 	for n := range o.rounds + 1 {
 		r := round{}
-		for _, shape := range shapes {
+		for _, shape := range o.shapes() {
 			r[shape] = make([]result, len(processes))
 			for i := range processes {
 				i = (i + n) % len(processes) // no engine always follows the same one
 				p := processes[i]
 				progress.Show("round %d of %d: %s %s", n, o.rounds, p.name, shape)
-				r[shape][i], err = p.do(task{Shape: shape, Scans: o.shortScans, Seed: uint64(n)})
-				if err != nil {
+				if r[shape][i], err = p.doThawed(task{Shape: shape, Scans: o.shortScans, Seed: uint64(n)}); err != nil {
 					return nil, err
 				}
 			}

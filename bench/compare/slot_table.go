@@ -23,7 +23,7 @@ func printSlots(w io.Writer, slots []slot) error {
 func printCell(w io.Writer, slots []slot, cell string) {
 	fmt.Fprintf(w, "%s\n", cell)
 	fmt.Fprint(w, "engine\tk ops/s\tto the best peer\tCPU us/op\tput p50/p99/p99.9/max us\tget p50/p99/p99.9/max us\t"+
-		"stall ms\tslowest s\twritten/user\tdirtied/user\tdisk MB\tpeak MiB\t\n")
+		"stall ms\tslowest s\twritten/user\tdirtied/user\tread KiB/op\tdisk MB\tpeak MiB\t\n")
 	best := bestPeer(slots, cell, opsPerSecond)
 	for _, name := range judge.Contestants(slots, cell) {
 		median := func(of func(*outcome) float64) float64 {
@@ -34,7 +34,7 @@ func printCell(w io.Writer, slots []slot, cell string) {
 			r := judge.Ratios(slots, cell, name, best, opsPerSecond)
 			versus = fmt.Sprintf("%.2f (%.2f-%.2f)", r.Median, r.Least, r.Most)
 		}
-		fmt.Fprintf(w, "%s\t%.1f\t%s\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name,
+		fmt.Fprintf(w, "%s\t%.1f\t%s\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name,
 			median(func(o *outcome) float64 { return o.Summary.OpsPerSecond })/1e3,
 			versus,
 			median(func(o *outcome) float64 { return o.Summary.CPUMicrosPerOp }),
@@ -44,6 +44,7 @@ func printCell(w io.Writer, slots []slot, cell string) {
 			decimal(2, median(func(o *outcome) float64 { return slowestOfMedian(o.Seconds) })),
 			decimal(2, median(func(o *outcome) float64 { return ratio(o.Written.Calls, o.UserBytes) })),
 			decimal(2, median(func(o *outcome) float64 { return ratio(o.Written.Dirtied, o.UserBytes) })),
+			decimal(2, median(func(o *outcome) float64 { return ratio(o.Read.Disk, int64(o.Summary.Ops)) / 1024 })),
 			decimal(0, median(func(o *outcome) float64 { return float64(o.DiskBytes) / 1e6 })),
 			decimal(0, median(func(o *outcome) float64 { return mebibytes(o.Memory.PeakBytes) })))
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/kvd-db/kvd/bench/peers"
@@ -15,22 +18,29 @@ import (
 type shape string
 
 const (
-	shapeForward  shape = "forward"  // one scan of everything
-	shapeBackward shape = "backward" // the same from the end
-	shapeShort    shape = "short"    // scans of shortEntries from random keys on
+	shapeForward  shape = "forward"          // one scan of everything
+	shapeBackward shape = "backward"         // the same from the end
+	shapeShort    shape = "short"            // scans of shortEntries from random keys on
+	shapePair     shape = "short, 2 threads" // the same by scanThreads threads
 )
+
+const scanThreads = 2
+
+func (s shape) isShort() bool { return s == shapeShort || s == shapePair }
 
 // shortEntries is the length of a short scan: a page of results.
 const shortEntries = 50
 
-// task is a unit of work for a worker: a run, or else scans. Equal tasks make equal
+// task is a unit of work for a worker: a run, a trial, a mix with scans, or else scans. Equal tasks make equal
 // requests.
 type task struct {
 	Run   *workload.Config `json:"run,omitempty"`
+	Trial *trial           `json:"trial,omitempty"`
+	Mix   *scanMix         `json:"mix,omitempty"`
 	Pulse bool             `json:"pulse,omitempty"` // see runner
 	Shape shape            `json:"shape"`
-	Scans int              `json:"scans"` // of shapeShort
-	Seed  uint64           `json:"seed"`  // of shapeShort
+	Scans int              `json:"scans"` // short ones, of all threads
+	Seed  uint64           `json:"seed"`  // likewise
 }
 
 // result is the result of a task.
@@ -49,10 +59,10 @@ type scannable interface {
 }
 
 // perform runs a task and checks every answer.
-func perform(s scannable, d dataset, t task) (result, error) {
+func perform(ctx context.Context, s scannable, d dataset, t task) (result, error) {
 	debug.FreeOSMemory() // do not charge this task for the garbage of others
 	memory, cpu, begin := memoryNow(), process.OwnCPU(), time.Now()
-	entries, err := scan(s, d, t)
+	entries, err := scan(ctx, s, d, t)
 	return result{
 		Elapsed: time.Since(begin),
 		CPU:     process.OwnCPU() - cpu,
@@ -61,14 +71,16 @@ func perform(s scannable, d dataset, t task) (result, error) {
 	}, err
 }
 
-func scan(s scannable, d dataset, t task) (entries int, err error) {
+func scan(ctx context.Context, s scannable, d dataset, t task) (entries int, err error) {
 	switch t.Shape {
 	case shapeForward:
 		return d.whole(func(visit peers.Visit) error { return s.Forward(nil, visit) }, 0, +1)
 	case shapeBackward:
 		return d.whole(s.Backward, d.Keys-1, -1)
 	case shapeShort:
-		return d.short(s, t)
+		return d.short(ctx, s, t, 0)
+	case shapePair:
+		return d.inParallel(ctx, s, t)
 	}
 	return 0, fmt.Errorf("no task has the shape %q", t.Shape)
 }
@@ -82,22 +94,56 @@ func (d dataset) whole(scan func(peers.Visit) error, first, step int) (entries i
 	return entries, err
 }
 
-// short makes many short scans.
-func (d dataset) short(s scannable, t task) (entries int, err error) {
-	random := rand.New(rand.NewPCG(t.Seed, 0))
-	var from [keyBytes]byte
-	scan := func(visit peers.Visit) error { return s.Forward(from[:], visit) }
-	for range t.Scans {
-		first := random.IntN(d.Keys)
-		putKey(from[:], first)
-		n, err := d.walk(scan, first, +1, shortEntries)
-		if want := min(shortEntries, d.Keys-first); err == nil && n != want {
-			err = fmt.Errorf("wrong answer: a scan from %q saw %d entries, want %d", from, n, want)
-		}
-		if err != nil {
-			return entries, err
-		}
+// inParallel makes the short scans of a task by several threads.
+func (d dataset) inParallel(ctx context.Context, s scannable, t task) (entries int, err error) {
+	var counts [scanThreads]int
+	var errs [scanThreads]error
+	var group sync.WaitGroup
+	t.Scans /= scanThreads
+	for i := range scanThreads {
+		group.Go(func() { counts[i], errs[i] = d.short(ctx, s, t, uint64(i)) })
+	}
+	group.Wait()
+	for _, n := range counts {
 		entries += n
 	}
+	return entries, errors.Join(errs[:]...)
+}
+
+// errEnough ends a page that has as many entries as were wanted.
+var errEnough = errors.New("enough")
+
+// short makes many short scans. Threads make different ones.
+func (d dataset) short(ctx context.Context, s scannable, t task, thread uint64) (entries int, err error) {
+	random := rand.New(rand.NewPCG(t.Seed, thread))
+	for range t.Scans {
+		first := random.IntN(d.Keys)
+		if err := d.page(ctx, s, first); err != nil {
+			return entries, err
+		}
+		entries += min(shortEntries, d.Keys-first)
+	}
 	return entries, nil
+}
+
+// page makes one short scan.
+func (d dataset) page(ctx context.Context, s peers.Forwarder, first int) error {
+	var from [keyBytes]byte
+	putKey(from[:], first)
+	n, err := d.walk(func(visit peers.Visit) error {
+		err := peers.Page(ctx, s, from[:], shortEntries, func(key, value []byte) error {
+			if !visit(key, value) {
+				return errEnough
+			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
+	}, first, +1, shortEntries)
+	if want := min(shortEntries, d.Keys-first); err == nil && n != want {
+		err = fmt.Errorf("wrong answer: a scan from %q saw %d entries, want %d", from, n, want)
+	}
+	return err
 }

@@ -27,13 +27,19 @@ func forgetFiles(dir string) error {
 	return eachFile(dir, func(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) })
 }
 
-// eachFile opens each file below a directory.
+// eachFile opens each file below a directory. A store may remove files meanwhile.
 func eachFile(dir string, use func(*os.File) error) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if path != dir && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		f, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvd-db/kvd/bench/peers"
 	"github.com/kvd-db/kvd/bench/process"
+	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // setup is the first message to a worker.
@@ -21,11 +22,23 @@ type setup struct {
 	Engine string        `json:"engine"`
 	Store  peers.Options `json:"store"`
 	Data   dataset       `json:"data"` // to load before the first task, if it has keys
+	// Records are loaded in place of Data, for trials.
+	Records *workload.Records `json:"records,omitempty"`
+	// Loose says that the store does not settle after the load.
+	Loose bool `json:"loose,omitempty"`
 	// HeapBytes is the soft limit of the process's memory; zero: none.
 	HeapBytes int64 `json:"heapBytes,omitempty"`
 	// Again says that the directory already holds the data, and requests the cost of
 	// opening it.
 	Again bool `json:"again,omitempty"`
+}
+
+// entries is the number of entries to load.
+func (s *setup) entries() int {
+	if s.Records != nil {
+		return int(s.Records.Count)
+	}
+	return s.Data.Keys
 }
 
 // message is sent by a worker: its progress, or the result of a setup or a task.
@@ -90,7 +103,7 @@ func work(ctx context.Context, in *json.Decoder, out *json.Encoder, profile stri
 	}
 	opened := time.Since(begin)
 	defer func() { err = errors.Join(err, store.Close()) }()
-	ready, err := prepare(store, s, out)
+	bench, ready, err := prepare(ctx, store, s, out)
 	if err != nil {
 		return err
 	}
@@ -122,10 +135,16 @@ func work(ctx context.Context, in *json.Decoder, out *json.Encoder, profile stri
 			return err
 		}
 		var r result
-		if t.Run != nil {
-			r, err = runner{store, s.Store.Dir, out, t.Pulse}.perform(ctx, *t.Run)
-		} else {
-			r, err = perform(store, s.Data, t)
+		run := runner{store, s.Store.Dir, out, t.Pulse}
+		switch {
+		case t.Run != nil:
+			r, err = run.perform(ctx, *t.Run)
+		case t.Trial != nil:
+			r, err = run.performTrial(ctx, bench, t.Trial)
+		case t.Mix != nil:
+			r, err = run.performScanMix(ctx, s.Data, t.Mix)
+		default:
+			r, err = perform(ctx, store, s.Data, t)
 		}
 		if err != nil {
 			return err
@@ -136,30 +155,59 @@ func work(ctx context.Context, in *json.Decoder, out *json.Encoder, profile stri
 	}
 }
 
-// prepare loads the data and lets the store settle.
-func prepare(store peers.Store, s setup, out *json.Encoder) (*loaded, error) {
-	if s.Data.Keys == 0 || s.Again {
-		return new(loaded), nil
+// prepare loads the data and lets the store settle. If the data are records, it returns
+// what has trials of them.
+func prepare(ctx context.Context, store peers.Store, s setup, out *json.Encoder) (*workload.Bench, *loaded, error) {
+	if s.entries() == 0 || s.Again {
+		return nil, new(loaded), nil
 	}
-	memory, cpu, written, begin := memoryNow(), process.OwnCPU(), writtenNow(), time.Now()
-	count, told := 0, begin
-	err := s.Data.load(func(entries []peers.Entry) error {
-		if err := store.Load(entries); err != nil {
+	if s.Records != nil {
+		return loadRecords(ctx, store, *s.Records, out)
+	}
+	settle := store.Settle
+	if s.Loose {
+		settle = func() error { return nil }
+	}
+	ready, err := timeLoad(settle, func() error { return loadData(ctx, store, s.Data, out) })
+	return nil, ready, err
+}
+
+// loadData puts a data set.
+func loadData(ctx context.Context, store peers.Store, d dataset, out *json.Encoder) error {
+	count, told := 0, time.Now()
+	put := store.Load
+	if d.Singly {
+		put = func(entries []peers.Entry) error {
+			for _, e := range entries {
+				if err := store.Put(ctx, e.Key, e.Value); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return d.load(func(entries []peers.Entry) error {
+		if err := put(entries); err != nil {
 			return err
 		}
 		count += len(entries)
-		if now := time.Now(); now.Sub(told) > progressEvery || count == s.Data.Keys {
+		if now := time.Now(); now.Sub(told) > progressEvery || count == d.Keys {
 			told = now
 			return out.Encode(message{Loaded: count})
 		}
 		return nil
 	})
-	if err != nil {
+}
+
+// timeLoad measures a load, and then settling.
+func timeLoad(settle, load func() error) (*loaded, error) {
+	memory, cpu, written, begin := memoryNow(), process.OwnCPU(), writtenNow(), time.Now()
+	if err := load(); err != nil {
 		return nil, err
 	}
 	r := &loaded{Load: time.Since(begin), CPU: process.OwnCPU() - cpu, Memory: memory.watched()}
 	begin = time.Now()
-	if err := store.Settle(); err != nil {
+	if err := settle(); err != nil {
 		return nil, err
 	}
 	r.Settle = time.Since(begin)

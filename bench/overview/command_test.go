@@ -20,12 +20,12 @@ import (
 // Lines as compare and service write them: two engines in two rounds, and two contestants
 // in one.
 const (
-	embeddedLines = `{"cell":"PUT_HEAVY, 4 threads","engine":"kvd-4","round":0,"run":{"summary":{"seconds":1,"ops":200,"opsPerSecond":200,"put":{"count":270,"nanos":{"p50":1000,"p99":2000,"max":3000}},"get":{"count":30,"nanos":{"p50":500,"p99":800,"max":900}},"generator":{"share":0.05},"cpuMicrosPerOp":3},"diskBytes":4096}}
+	embeddedLines = `{"cell":"PUT_HEAVY, 4 threads","engine":"kvd","round":0,"run":{"summary":{"seconds":1,"ops":200,"opsPerSecond":200,"put":{"count":270,"nanos":{"p50":1000,"p99":2000,"max":3000}},"get":{"count":30,"nanos":{"p50":500,"p99":800,"max":900}},"generator":{"share":0.05},"cpuMicrosPerOp":3},"diskBytes":4096}}
 {"cell":"PUT_HEAVY, 4 threads","engine":"pebble","round":0,"run":{"summary":{"seconds":1,"ops":100,"opsPerSecond":100,"put":{"count":90,"nanos":{"p50":3000,"p99":9000}},"get":{"count":10,"nanos":{"p50":600,"p99":900}},"cpuMicrosPerOp":9}}}
 {"cell":"PUT_HEAVY, 4 threads","engine":"pebble","round":1,"run":{"summary":{"seconds":1,"ops":100,"opsPerSecond":100}}}
-{"cell":"PUT_HEAVY, 4 threads","engine":"kvd-4","round":1,"run":{"summary":{"seconds":1,"ops":300,"opsPerSecond":300}}}
+{"cell":"PUT_HEAVY, 4 threads","engine":"kvd","round":1,"run":{"summary":{"seconds":1,"ops":300,"opsPerSecond":300}}}
 `
-	serviceLines = `{"cell":"set sync, 64 callers","contestant":"kvd-4","round":0,"run":{"seconds":2,"keys":1000,"sets":{"count":1000,"nanos":{"p50":7000,"p99":8000,"max":9000}},"gets":{"count":0},"clientCPU":3000000,"serverCPU":5000000,"generator":200}}
+	serviceLines = `{"cell":"set sync, 64 callers","contestant":"kvd","round":0,"run":{"seconds":2,"keys":1000,"sets":{"count":1000,"nanos":{"p50":7000,"p99":8000,"max":9000}},"gets":{"count":0},"clientCPU":3000000,"serverCPU":5000000,"generator":200}}
 {"cell":"set sync, 64 callers","contestant":"redis-benchmark","round":0,"run":{"seconds":2,"keys":4000,"sets":{"count":4000},"unchecked":true}}
 `
 )
@@ -74,16 +74,16 @@ func TestOneReportHasTheSlotsOfBothPrograms(t *testing.T) {
 	assert.EqualValues(t, 90, c.Runs[0].Operation("put").Count)
 
 	for _, row := range []string{
-		`PUT_HEAVY, 4 threads +kvd-4 +250 +- +3 µs +the kernel`, `pebble +100 +2\.50 \(2\.00-3\.00\) +9 µs +its own process`,
-		`set sync, 64 callers +kvd-4 +500 +- +8 µs +the disk`, `redis-benchmark +2k +0\.25 +- +the disk`,
-		`PUT_HEAVY, 4 threads +kvd-4 +1 µs +2 µs +3 µs +500 ns +800 ns +900 ns`, `set sync, 64 callers +kvd-4 +7 µs +8 µs +9 µs +- +- +-`,
+		`PUT_HEAVY, 4 threads +kvd +250 +- +3 µs +the kernel`, `pebble +100 +2\.50 \(2\.00-3\.00\) +9 µs +its own process`,
+		`set sync, 64 callers +kvd +500 +- +8 µs +the disk`, `redis-benchmark +2k +0\.25 +- +the disk`,
+		`PUT_HEAVY, 4 threads +kvd +1 µs +2 µs +3 µs +500 ns +800 ns +900 ns`, `set sync, 64 callers +kvd +7 µs +8 µs +9 µs +- +- +-`,
 	} {
 		assert.Regexp(t, `(?m)^ +`+row+`$`, stdout.String())
 	}
-	assert.Contains(t, stdout.String(), "Embedded, kvd-4 is faster than a peer in 1 of 1 comparisons")
+	assert.Contains(t, stdout.String(), "Embedded, kvd is faster than a peer in 1 of 1 comparisons")
 	page, err := os.ReadFile(filepath.Join(o.report, results.ReportFile))
 	require.NoError(t, err)
-	assert.Contains(t, string(page), "Rate of kvd-4 over that of a peer")
+	assert.Contains(t, string(page), "Rate of kvd over that of a peer")
 	assert.Contains(t, string(page), "were not checked")
 	for _, s := range plan(o.scale, o.rounds) {
 		text, err := os.ReadFile(filepath.Join(o.report, s.file()+".txt"))

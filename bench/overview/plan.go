@@ -33,8 +33,8 @@ const (
 
 // The contestants of each part, and ours in both.
 const (
-	ours     = "kvd-4" // 4 partitions
-	engines  = ours + ",pebble,badger,bbolt,goleveldb"
+	ours     = "kvd" // the default store
+	engines  = ours + ",pebble,pebble-4k,badger,bbolt,goleveldb"
 	services = ours + ",rueidis,rueidis-100us,redis-benchmark,etcd"
 )
 
@@ -70,7 +70,7 @@ func plan(scale float64, rounds int) []step {
 	return []step{
 		{part: partEmbedded, name: "put", args: embedded("put", fullPutSlot, "--writers", "1,16,64", "--value-size", "128"), durability: waitDisk},
 		{part: partEmbedded, name: "mix", args: embedded("mix", fullMixSlot, "--threads", "4"), durability: waitKernel,
-			differs: map[string]string{"pebble": waitProcess}},
+			differs: map[string]string{"pebble": waitProcess, "pebble-4k": waitProcess}},
 		{part: partEmbedded, name: "get", args: embedded("get", fullGetSlot), durability: waitNothing},
 		{part: partService, name: "get", args: service("get"), durability: waitNothing},
 		{part: partService, name: "sync", args: service("mix,set,etcd"), durability: waitDisk},

@@ -36,13 +36,14 @@ type Entry struct {
 	Key, Value []byte
 }
 
-// Store is an open store. The methods of workload.Target and workload.BatchGetter are
-// safe for concurrent use; the others are not.
+// Store is an open store. The methods of workload.Target and workload.BatchGetter, and
+// Forward, are safe for concurrent use; the others are not.
 //
 // Obligations of an implementation, besides those of the two interfaces:
 //
-//  1. Load puts entries with distinct keys, in any order. It borrows
-//     them until it returns. It may wait for room but not for a sync of the disk.
+//  1. Load puts entries with distinct keys, in any order, as one atomic batch if the
+//     store has such batches. It borrows the entries until it returns. It may wait for
+//     room but not for a sync of the disk.
 //  2. Settle returns when what was loaded is on disk, compacted as far as the store
 //     can, and no background work runs.
 //  3. A walk shows what was loaded before it began.
@@ -74,6 +75,13 @@ type Cursor interface {
 	Entry() (key, value []byte)
 	Err() error
 	Close() error
+}
+
+// LossyTransactor is a Store whose transactions detect no conflicts: of two that change
+// the same key at the same time, one may be lost.
+type LossyTransactor interface {
+	workload.Transactor
+	LosesUpdates()
 }
 
 // Merger is a Store that reports its compactions.

@@ -14,11 +14,11 @@ import (
 type store struct {
 	*embed.Store
 	engine *engine.Engine // of the same store, for what a program does not ask for
-	load   *kvd.Pipeline
+	load   kvd.Batch
 	merges merges
 }
 
-// Open opens a store with this many partitions.
+// Open opens a store with this many partitions, 0 for the default of a new store.
 func Open(o peers.Options, partitions int) (peers.Store, error) {
 	durability := kv.DurabilityBuffered
 	if o.Sync {
@@ -36,15 +36,16 @@ func Open(o peers.Options, partitions int) (peers.Store, error) {
 		return nil, err
 	}
 	s.engine, s.Store = e, embed.Over(e)
-	s.load = s.Pipeline()
 	return s, nil
 }
 
 func (s *store) Load(entries []peers.Entry) error {
+	defer s.load.Reset()
 	for _, e := range entries {
-		s.load.Put(e.Key, e.Value, kvd.Durable(kvd.Buffered))
+		s.load.Put(e.Key, e.Value)
 	}
-	return s.load.Do(forever)
+	_, err := s.Apply(forever, &s.load, kvd.Durable(kvd.Buffered))
+	return err
 }
 
 func (s *store) Settle() error { return s.engine.CompactAll(forever) }
@@ -57,7 +58,7 @@ func (s *store) Backward(visit peers.Visit) error { return s.walk(visit, kvd.All
 
 func (s *store) walk(visit peers.Visit, r kvd.Range, opts ...kvd.ScanOption) error {
 	// Entries are lent to visit, as the other stores lend theirs.
-	for item, err := range s.Scan(forever, r, append(opts, kvd.Borrow())...) {
+	for item, err := range s.Store.Scan(forever, r, append(opts, kvd.Borrow())...) {
 		if err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
-// Package pebble runs Pebble as CockroachDB does: blocks of 32 KiB, Bloom filters
-// of ten bits, the newest format.
+// Package pebble runs Pebble as CockroachDB does: Bloom filters of ten bits, the newest
+// format, and blocks of 32 KiB, or else of 4 KiB, Pebble's own default.
 package pebble
 
 import (
@@ -20,11 +20,26 @@ type store struct {
 	durability *pebble.WriteOptions // of a Put or Delete
 }
 
-// Open opens a store.
-func Open(o peers.Options) (peers.Store, error) { return open(o, pebble.ValueSeparationPolicy{}) }
+// The sizes of blocks.
+const (
+	largeBlock = 32 << 10
+	smallBlock = 4 << 10
+)
 
-// OpenBlob opens a store that separates values from ApartBytes on into blob files.
-func OpenBlob(o peers.Options) (peers.Store, error) { return open(o, separation) }
+// Open opens a store with large blocks, and OpenSmall one with small blocks.
+func Open(o peers.Options) (peers.Store, error) {
+	return open(o, largeBlock, pebble.ValueSeparationPolicy{})
+}
+
+func OpenSmall(o peers.Options) (peers.Store, error) {
+	return open(o, smallBlock, pebble.ValueSeparationPolicy{})
+}
+
+// OpenBlob opens a store with large blocks that separates values from ApartBytes on into
+// blob files, and OpenSmallBlob one with small blocks.
+func OpenBlob(o peers.Options) (peers.Store, error) { return open(o, largeBlock, separation) }
+
+func OpenSmallBlob(o peers.Options) (peers.Store, error) { return open(o, smallBlock, separation) }
 
 // separation is the policy of Pebble's own metamorphic tests, except for the least size
 // of a value, which is the same for every store here that separates.
@@ -36,7 +51,7 @@ var separation = pebble.ValueSeparationPolicy{
 	TargetGarbageRatio:    0.3,
 }
 
-func open(o peers.Options, separation pebble.ValueSeparationPolicy) (peers.Store, error) {
+func open(o peers.Options, blockBytes int, separation pebble.ValueSeparationPolicy) (peers.Store, error) {
 	cache := pebble.NewCache(o.Cache())
 	defer cache.Unref() // the store has its own reference
 	options := &pebble.Options{
@@ -47,7 +62,7 @@ func open(o peers.Options, separation pebble.ValueSeparationPolicy) (peers.Store
 		Logger:                      quiet{},
 	}
 	for i := range options.Levels {
-		options.Levels[i].BlockSize = 32 << 10
+		options.Levels[i].BlockSize = blockBytes
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	options.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })

@@ -71,6 +71,8 @@ func check(t *testing.T, s peers.Store, want []peers.Entry, when string) {
 	slices.Reverse(reversed)
 	requireGives(t, s.Backward, reversed, when+", backward")
 
+	checkPages(t, s, want)
+
 	for _, e := range []peers.Entry{want[0], want[299], want[300], want[4999]} { // the first one's is empty
 		requireHas(t, s, string(e.Key), string(e.Value))
 	}

@@ -21,6 +21,7 @@ func testPoints(t *testing.T, open func(peers.Options) (peers.Store, error), syn
 	require.NoError(t, err)
 	inParallel(t, 8, func(worker int) error { return writeMine(t.Context(), s, worker) })
 	checkPoints(t, s)
+	testTransactions(t, s)
 	require.NoError(t, s.Settle())
 	checkPoints(t, s)
 	require.NoError(t, s.Close())
