@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -23,6 +24,20 @@ type Salvaged struct {
 	Gaps    []Gap  // parts of the data that were not read, in order
 	// Damage lists every part that does not verify. Damage without gaps lost nothing.
 	Damage []Damage
+	// RangesKnown: every range tombstone of the file was passed on, whatever the gaps are.
+	RangesKnown bool
+
+	filter   *filter // nil: damaged
+	shadowed bool    // the file may have several versions of a key
+}
+
+// HasFilter reports whether the filter is whole, so that MayContain can exclude keys.
+func (s *Salvaged) HasFilter() bool { return s.filter != nil }
+
+// MayContain reports false only if the file had no put or delete of the key, also none that
+// is in a gap.
+func (s *Salvaged) MayContain(key []byte) bool {
+	return s.filter == nil || s.filter.mayContain(keyhash.Sum(key))
 }
 
 // Gap is a part of the data that was not read.
@@ -32,6 +47,8 @@ type Gap struct {
 	After, Before []byte
 	Blocks        uint64 // 0: not known
 	Entries       uint64 // 0: not known
+	// Exclusive: no version of the key Before is lost that is newer than those that were read.
+	Exclusive bool
 }
 
 // Damage is a part of a file that does not verify.
@@ -51,7 +68,11 @@ type Damage struct {
 // result.
 func Salvage(ctx context.Context, f vfs.File, id kv.FileID, visit func(*kv.Entry) error) (Salvaged, error) {
 	s := salvage{ctx: ctx, r: &Reader{file: f, identity: newIdentity(id)}, visit: visit}
+	s.found.shadowed = true
 	err := s.run(id)
+	if s.found.Meta == nil {
+		s.found.filter = nil // it is not known with which hash it was built
+	}
 	return s.found, err
 }
 
@@ -139,7 +160,8 @@ func (s *salvage) readTail(id kv.FileID) (indexed bool, err error) {
 			s.damaged(at, int64(length), reason)
 		}
 	}
-	next(kindFilter, f.filter, func([]byte) bool { return true }) // it holds no data
+	s.found.RangesKnown = f.ranges == 0
+	next(kindFilter, f.filter, s.useFilter)
 	next(kindIndex, f.index, func(contents []byte) bool {
 		s.r.index, indexed = parseIndex(contents, f.data)
 		return indexed
@@ -152,10 +174,19 @@ func (s *salvage) readTail(id kv.FileID) (indexed bool, err error) {
 	return indexed, nil
 }
 
+func (s *salvage) useFilter(contents []byte) bool {
+	f, ok := parseFilter(contents)
+	if ok {
+		s.found.filter = &f
+	}
+	return ok
+}
+
 func (s *salvage) useRanges(contents []byte) bool {
 	ranges, ok := parseRanges(contents)
 	if ok {
 		s.ranges = ranges.All()
+		s.found.RangesKnown = true
 	}
 	return ok
 }
@@ -163,11 +194,12 @@ func (s *salvage) useRanges(contents []byte) bool {
 func (s *salvage) useProperties(contents []byte, version uint32) bool {
 	m := &kv.TableMeta{}
 	var stats kv.TableStats
-	if _, ok := parseProperties(contents, version, m, &stats); !ok {
+	if hash, ok := parseProperties(contents, version, m, &stats); !ok || hash != keyhash.Name {
 		return false
 	}
 	m.Size = uint64(s.size)
 	s.found.Meta = m
+	s.found.shadowed = stats.Shadowed > 0
 	return true
 }
 
@@ -220,7 +252,7 @@ func (s *salvage) read() error {
 			continue
 		}
 		if gap != nil && gap.Before == nil {
-			gap.Before = s.firstKey(&b)
+			gap.Before, gap.Exclusive = s.firstKey(&b), !s.found.shadowed
 		}
 		gap = nil
 		s.found.Blocks++
@@ -387,11 +419,16 @@ func (s *salvage) searchTail(at int64) bool {
 	if filter == nil && index == nil {
 		return false
 	}
-	if ranges := next(kindRanges); ranges != nil {
+	if filter != nil {
+		s.useFilter(filter)
+	}
+	ranges := next(kindRanges)
+	if ranges != nil {
 		s.useRanges(ranges)
 	}
 	if properties := next(kindProperties); properties != nil {
 		_ = s.useProperties(properties, formatVersion) || s.useProperties(properties, formatWithout)
+		s.found.RangesKnown = s.found.RangesKnown || index != nil && ranges == nil // nothing lies between
 	}
 	return true
 }
