@@ -21,9 +21,12 @@ const (
 	CompactDeltas EditKind = 2
 	// CompactBase moves tables of the oldest deltas into the base.
 	CompactBase EditKind = 3
+	// Replace puts another table, or none, in the place of each of some tables. A repair
+	// does so; what it adds may have lost entries of what it removes.
+	Replace EditKind = 4
 )
 
-var editKindNames = [...]string{Flush: "flush", CompactDeltas: "deltas", CompactBase: "base"}
+var editKindNames = [...]string{Flush: "flush", CompactDeltas: "deltas", CompactBase: "base", Replace: "replace"}
 
 func (k EditKind) String() string {
 	if k > 0 && int(k) < len(editKindNames) {
@@ -36,11 +39,13 @@ func (k EditKind) String() string {
 // have been installed since a compaction chose its tables.
 type Edit struct {
 	Kind EditKind
-	// Removed holds the tables that a compaction read, in any order.
+	// Removed holds the tables that a compaction read, or that Replace replaces, in any order.
 	Removed []kv.FileNum
-	// Added holds the tables that were written, in order of their keys. A
+	// Added holds the tables that were written, in order of their keys but for Replace. A
 	// compaction that dropped all it read adds none.
 	Added Run
+	// Places of Replace: Added[i] takes the place of the removed table Places[i].
+	Places []kv.FileNum
 	// Values holds the value files that were written. Apply removes those that no table
 	// needs any more.
 	Values []kv.ValueFileMeta
@@ -76,6 +81,9 @@ type Edit struct {
 // E6. A compaction needs no more of an existing value file than v does, a flush exactly
 // as much. A value file that an edit adds is needed whole.
 //
+// E7. A table that takes the place of another lies within its keys, and no entry of it is
+// newer. Only Replace has Places.
+//
 // Cost: linear in the tables of v.
 func (v *Version) Apply(e Edit) (*Version, error) {
 	next := *v
@@ -88,13 +96,17 @@ func (v *Version) Apply(e Edit) (*Version, error) {
 	next.MaxSeq = max(v.MaxSeq, added)
 
 	var err error
-	switch e.Kind {
-	case Flush:
+	switch {
+	case e.Kind != Replace && len(e.Places) > 0:
+		err = errors.New("E7: only a replacement has places")
+	case e.Kind == Flush:
 		err = next.flush(v, e)
-	case CompactDeltas:
+	case e.Kind == CompactDeltas:
 		err = next.compactDeltas(e)
-	case CompactBase:
+	case e.Kind == CompactBase:
 		err = next.compactBase(e)
+	case e.Kind == Replace:
+		err = next.replace(e)
 	default:
 		err = errors.New("unknown kind")
 	}
@@ -189,6 +201,61 @@ func (v *Version) compactBase(e Edit) error {
 	v.Base = slices.Concat(kept, e.Added)
 	slices.SortFunc(v.Base, func(a, b kv.TableMeta) int { return bytes.Compare(a.Smallest, b.Smallest) })
 	return e.within(read)
+}
+
+func (v *Version) replace(e Edit) error {
+	gone, err := e.removed()
+	if err != nil {
+		return err
+	}
+	if len(e.Places) != len(e.Added) {
+		return fmt.Errorf("E7: %d tables for %d places", len(e.Added), len(e.Places))
+	}
+	added := make(map[kv.FileNum]*kv.TableMeta, len(e.Added))
+	for i, num := range e.Places {
+		if _, removed := gone[num]; !removed || added[num] != nil {
+			return fmt.Errorf("E7: table %06d takes the place of table %06d, which is not removed, or is replaced twice", e.Added[i].Num, num)
+		}
+		added[num] = &e.Added[i]
+	}
+	deltas := v.Deltas[:0]
+	for _, run := range v.Deltas {
+		if run, err = gone.replaceIn(run, added); err != nil {
+			return err
+		}
+		if len(run) > 0 {
+			deltas = append(deltas, run)
+		}
+	}
+	v.Deltas = deltas
+	if v.Base, err = gone.replaceIn(v.Base, added); err != nil {
+		return err
+	}
+	return gone.allFound()
+}
+
+// replaceIn returns the run with the tables that are added in the places of those that are
+// removed, and checks E7.
+func (r removal) replaceIn(run Run, added map[kv.FileNum]*kv.TableMeta) (Run, error) {
+	var next Run
+	for i := range run {
+		old := &run[i]
+		if _, ok := r[old.Num]; !ok {
+			next = append(next, *old)
+			continue
+		}
+		r[old.Num] = true
+		t := added[old.Num]
+		if t == nil {
+			continue
+		}
+		if bytes.Compare(t.Smallest, old.Smallest) < 0 || bytes.Compare(t.Largest, old.Largest) > 0 || t.MaxSeq > old.MaxSeq {
+			return nil, fmt.Errorf("E7: new table %06d [%q..%q], up to %d, is not within table %06d [%q..%q], up to %d",
+				t.Num, t.Smallest, t.Largest, t.MaxSeq, old.Num, old.Smallest, old.Largest, old.MaxSeq)
+		}
+		next = append(next, *t)
+	}
+	return next, nil
 }
 
 // within checks E5 against the tables that the compaction read.

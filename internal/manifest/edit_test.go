@@ -88,6 +88,16 @@ func TestEditsThatFit(t *testing.T) {
 		"a table of the base is rewritten": {
 			Edit{Kind: CompactBase, Removed: edits{2}, Added: Run{table(50, "e", "i", 2, 17)}},
 			[][]kv.FileNum{{30}, {20, 21}, {10, 11}, {1, 50, 3}}, 95, 90},
+		"tables of several runs are replaced in their places": {
+			Edit{Kind: Replace, Removed: edits{3, 20, 10, 2}, Places: edits{2, 20},
+				Added: Run{table(50, "d", "i", 1, 16), table(51, "a", "b", 45, 60)}},
+			[][]kv.FileNum{{30}, {51, 21}, {11}, {1, 50}}, 95, 90},
+		"a delta of which nothing is left": {
+			Edit{Kind: Replace, Removed: edits{30}},
+			[][]kv.FileNum{{20, 21}, {10, 11}, {1, 2, 3}}, 95, 90},
+		"a replaced table has older entries than before": {
+			Edit{Kind: Replace, Removed: edits{21}, Places: edits{21}, Added: Run{table(50, "h", "m", 36, 59)}},
+			[][]kv.FileNum{{30}, {20, 50}, {10, 11}, {1, 2, 3}}, 95, 90},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := example()
@@ -115,6 +125,18 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		edit Edit
 	}{
 		"no kind":                           {"unknown kind", Edit{}},
+		"replacement of nothing":            {"E2", Edit{Kind: Replace}},
+		"replacement of what is not there":  {"E2", Edit{Kind: Replace, Removed: edits{4}}},
+		"replacement with the flushed seq":  {"E1", Edit{Kind: Replace, Removed: edits{30}, FlushedSeq: 100}},
+		"replacement without a place":       {"E7", Edit{Kind: Replace, Removed: edits{2}, Added: Run{table(50, "d", "j", 2, 17)}}},
+		"replacement in a place that stays": {"E7", Edit{Kind: Replace, Removed: edits{2}, Places: edits{3}, Added: Run{table(50, "m", "z", 3, 16)}}},
+		"two replacements in one place": {"E7", Edit{Kind: Replace, Removed: edits{2}, Places: edits{2, 2},
+			Added: Run{table(50, "d", "e", 2, 17), table(51, "f", "j", 2, 17)}}},
+		"replacement of other keys": {"E7", Edit{Kind: Replace, Removed: edits{2}, Places: edits{2}, Added: Run{table(50, "d", "k", 2, 17)}}},
+		"replacement that is newer": {"E7", Edit{Kind: Replace, Removed: edits{2}, Places: edits{2}, Added: Run{table(50, "d", "j", 2, 18)}}},
+		"replacement with entries of an older delta": {"V6", Edit{Kind: Replace, Removed: edits{21}, Places: edits{21},
+			Added: Run{table(50, "h", "m", 35, 59)}}},
+		"places of a compaction": {"E7", Edit{Kind: CompactBase, Removed: edits{2}, Places: edits{2}, Added: Run{table(50, "d", "j", 2, 17)}}},
 		"flush falls back":                  {"E1", Edit{Kind: Flush, FlushedSeq: 94}},
 		"flush of what was flushed":         {"E1", Edit{Kind: Flush, Added: Run{table(50, "a", "z", 95, 99)}, FlushedSeq: 100}},
 		"flush beyond its own seq":          {"E1", Edit{Kind: Flush, Added: Run{fresh}, FlushedSeq: 98}},
