@@ -46,6 +46,11 @@
 // For ranges of keys in which anything may be missing, a backup of the store says what was
 // there at its version; what may be missing then are later versions: see backup.
 //
+// # In place
+//
+// If nothing but tables and value files is damaged, a store can be repaired where it is, at the cost
+// of the damaged tables and not of the whole store: see InPlace.
+//
 // # Memory and disk
 //
 // The filter, the index and one block of each table that is read at a time; one damaged

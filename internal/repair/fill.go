@@ -95,17 +95,25 @@ func (l *Loss) inLog() bool {
 type keySet [][2][]byte
 
 // keysOf returns the keys that losses concern.
-func keysOf(lost []Loss) (keys keySet) {
-	lost = slices.Clone(lost)
-	slices.SortFunc(lost, func(a, b Loss) int { return bytes.Compare(a.FirstKey, b.FirstKey) })
+func keysOf(lost []Loss) keySet {
+	var all keySet
 	for _, l := range lost {
-		if n := len(keys) - 1; n >= 0 && (keys[n][1] == nil || bytes.Compare(l.FirstKey, keys[n][1]) <= 0) {
-			if keys[n][1] != nil && (l.LastKey == nil || bytes.Compare(l.LastKey, keys[n][1]) > 0) {
-				keys[n][1] = l.LastKey
+		all = append(all, [2][]byte{l.FirstKey, l.LastKey})
+	}
+	return all.union()
+}
+
+// union returns the keys of intervals that may overlap, in any order. It changes their order.
+func (s keySet) union() (keys keySet) {
+	slices.SortFunc(s, func(a, b [2][]byte) int { return bytes.Compare(a[0], b[0]) })
+	for _, next := range s {
+		if n := len(keys) - 1; n >= 0 && (keys[n][1] == nil || bytes.Compare(next[0], keys[n][1]) <= 0) {
+			if keys[n][1] != nil && (next[1] == nil || bytes.Compare(next[1], keys[n][1]) > 0) {
+				keys[n][1] = next[1]
 			}
 			continue
 		}
-		keys = append(keys, [2][]byte{l.FirstKey, l.LastKey})
+		keys = append(keys, next)
 	}
 	return keys
 }

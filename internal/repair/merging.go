@@ -102,17 +102,17 @@ func (m *merging) fill(it kv.Iterator, end []byte) (meta kv.TableMeta, err error
 }
 
 // iterate returns an iterator over a run, of which one table is open at a time.
-func (m *merging) iterate(run []*table) kv.Iterator {
+func (p *part) iterate(run []*table) kv.Iterator {
 	var metas manifest.Run
 	for _, t := range run {
 		metas = append(metas, t.meta)
 	}
 	return metas.NewIterator(func(i int) (kv.Iterator, error) {
-		f, err := m.out.fsys.Open(path.Join(m.dir, manifest.TableName(metas[i].Num)))
+		f, err := p.out.fsys.Open(path.Join(p.dir, manifest.TableName(metas[i].Num)))
 		if err != nil {
 			return nil, err
 		}
-		r, err := sstable.Open(f, m.fileID(metas[i].Num), nil)
+		r, err := sstable.Open(f, p.fileID(metas[i].Num), nil)
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
@@ -209,11 +209,15 @@ func (m *merging) place(e *kv.Entry) (*kv.Entry, error) {
 func (m *merging) giveUp() {
 	l := m.missing
 	m.missing = nil
-	if l == nil {
-		return
+	if l != nil {
+		m.loseOne(l)
 	}
-	if n := len(m.report.Losses); n >= maxExactLosses {
-		if all := &m.report.Losses[n-1]; all.Partition == l.Partition && all.File == l.File && bytes.Compare(all.FirstKey, l.FirstKey) <= 0 && all.Entries > 0 {
+}
+
+// loseOne reports the loss of one value. Many of them share one range.
+func (p *part) loseOne(l *Loss) {
+	if n := len(p.report.Losses); n >= maxExactLosses {
+		if all := &p.report.Losses[n-1]; all.Partition == l.Partition && all.File == l.File && bytes.Compare(all.FirstKey, l.FirstKey) <= 0 && all.Entries > 0 {
 			all.LastKey = l.LastKey
 			all.FirstVersion, all.LastVersion = min(all.FirstVersion, l.FirstVersion), max(all.LastVersion, l.LastVersion)
 			all.Entries++
@@ -221,7 +225,7 @@ func (m *merging) giveUp() {
 			return
 		}
 	}
-	m.lose(*l)
+	p.lose(*l)
 }
 
 // addRanges adds the range tombstones that come before e; all before the key end if e is nil.

@@ -40,6 +40,8 @@ type history struct {
 	writes []written // in the order of versions
 	files  map[string][]byte
 
+	halfway map[string][]byte // the files at an earlier version
+
 	stored map[stored]bool // what tables and log hold; merges drop what a newer write hides
 
 	missing *int // counts writes that new stores lacked; may be nil
@@ -133,6 +135,9 @@ func makeHistory(t testing.TB) *history {
 	require.NoError(t, h.e.CompactAll(t.Context()))
 	for i := 100; i < 250; i++ {
 		h.put(i, "second")
+		if i == 170 {
+			h.halfway = filesOf(t, h.disk.KillImage(), damagedDir)
+		}
 	}
 	for i := 0; i < 450; i += 9 {
 		h.del(i)

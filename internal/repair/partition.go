@@ -24,12 +24,13 @@ type part struct {
 	in  string // its directory inside the store: p-0000
 	dir string // its new directory
 
-	version *manifest.Version // nil: unknown
-	next    kv.FileNum        // the next number of a new file
-	damage  bool              // something needed does not verify
-	tables  []*table
-	values  map[kv.FileNum]*values
-	fills   uint64 // entries of the backup
+	version  *manifest.Version // nil: unknown
+	next     kv.FileNum        // the next number of a new file
+	reserved []kv.FileNum      // are used before next
+	damage   bool              // something needed does not verify
+	tables   []*table
+	values   map[kv.FileNum]*values
+	fills    uint64 // entries of the backup
 
 	newFlushed kv.SeqNum // up to which number the tables of the new partition hold everything
 }
@@ -325,25 +326,37 @@ func (p *part) loseTable(t *table, reason string) {
 }
 
 // salvage makes a table of what verifies in a damaged one. cause is what was found wrong.
-func (p *part) salvage(t *table, cause error) (err error) {
-	source := p.source(manifest.TableName(t.meta.Num))
-	f, err := p.src.Open(source)
+func (p *part) salvage(t *table, cause error) error {
+	w := p.newTable()
+	_, usable, err := p.readDamaged(t, cause, w.add)
+	if err != nil || !usable || w.entries == 0 {
+		return errors.Join(err, w.discard())
+	}
+	t.meta, t.ranges, err = w.finish()
+	t.inTarget = err == nil
+	return err
+}
+
+// readDamaged passes to visit what verifies in a damaged table, and reports what is lost. cause is
+// what was found wrong. The table is not usable if it may be another one, also after entries were
+// passed on; then all of it is lost.
+func (p *part) readDamaged(t *table, cause error, visit func(*kv.Entry) error) (found sstable.Salvaged, usable bool, err error) {
+	f, err := p.src.Open(p.source(manifest.TableName(t.meta.Num)))
 	if err != nil {
-		return err
+		return found, false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	want := t.want
-	w := p.newTable()
 	foreign := uint64(0)
-	found, err := sstable.Salvage(p.ctx, f, p.fileID(t.meta.Num), func(e *kv.Entry) error {
+	found, err = sstable.Salvage(p.ctx, f, p.fileID(t.meta.Num), func(e *kv.Entry) error {
 		if want != nil && (e.Seq < want.MinSeq || e.Seq > want.MaxSeq || bytes.Compare(e.Key, want.Smallest) < 0 || bytes.Compare(e.Key, want.Largest) > 0) {
 			foreign++
 			return nil
 		}
-		return w.add(e)
+		return visit(e)
 	})
 	if err != nil {
-		return errors.Join(err, w.discard())
+		return found, false, err
 	}
 	t.file.Entries, t.file.Blocks = found.Entries, found.Blocks
 	for _, d := range found.Damage {
@@ -355,16 +368,11 @@ func (p *part) salvage(t *table, cause error) (err error) {
 	another := found.Meta != nil && want != nil && !p.sameContents(found.Meta, want)
 	if found.Foreign != "" || foreign > 0 || another {
 		p.loseTable(t, cause.Error())
-		return w.discard()
+		return found, false, nil
 	}
 	t.file.Action = Salvaged
 	p.reportTable(t, &found)
-	if w.entries == 0 {
-		return w.discard()
-	}
-	t.meta, t.ranges, err = w.finish()
-	t.inTarget = err == nil
-	return err
+	return found, true, nil
 }
 
 // sameContents compares what a damaged table says of itself with the manifest. A file that

@@ -28,9 +28,22 @@ type Report struct {
 	BackupVersion kv.SeqNum `json:"backup_version,omitempty"`
 	Filled        uint64    `json:"filled,omitempty"`
 
+	// InPlace is there if the store was repaired where it is, or that was planned. Target is then
+	// Source, and what the losses say is missing in the new store is missing in this one.
+	InPlace *InPlaceReport `json:"in_place,omitempty"`
+
 	Entries uint64    `json:"entries"` // in the tables of the new store: versions of keys, tombstones included
 	Records uint64    `json:"records"` // in its log
 	LastSeq kv.SeqNum `json:"last_sequence_number"`
+}
+
+// InPlaceReport is what a Report says only of a repair in place.
+type InPlaceReport struct {
+	Done     bool   `json:"done"`             // false: this is what the repair would do
+	Aside    string `json:"aside,omitempty"`  // the directory with the files that were replaced
+	Replaced int    `json:"replaced"`         // tables
+	Hidden   uint64 `json:"hidden,omitempty"` // keys of which older tables have an older version, hidden one by one
+	Ranges   int    `json:"ranges,omitempty"` // of keys in which older versions are hidden as a whole
 }
 
 // What was done with a file.
@@ -40,6 +53,9 @@ const (
 	Merged   = "merged"   // whole, and merged into new files because others were damaged
 	Lost     = "lost"     // nothing of it is in the new store
 	Unused   = "unused"   // the store did not need it
+
+	Kept      = "kept"      // in place: unchanged
+	Rewritten = "rewritten" // in place: a whole table, replaced because of values that it points to
 )
 
 // File is one file of the damaged store.

@@ -20,6 +20,11 @@ func (r *Report) Write(w io.Writer) error {
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", note)
 	}
+	if r.InPlace != nil {
+		r.writeInPlace(&b)
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
 	verdict := "nothing was lost"
 	switch n := len(r.Losses); {
 	case n == 1:
@@ -34,6 +39,36 @@ func (r *Report) Write(w io.Writer) error {
 		r.Source, r.Target, verdict, r.Damaged(), len(r.Files), r.Partitions, r.Entries, r.Records, r.LastSeq)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeInPlace prints what a repair in place does.
+func (r *Report) writeInPlace(b *strings.Builder) {
+	in := r.InPlace
+	if r.Damaged() == 0 {
+		fmt.Fprintf(b, "%s: all %d files are whole; there is nothing to repair\n", r.Source, len(r.Files))
+		return
+	}
+	if in.Hidden > 0 || in.Ranges > 0 {
+		fmt.Fprintf(b, "Older versions are hidden, because newer ones may be lost: of %d keys, and of all keys in %d ranges.\n", in.Hidden, in.Ranges)
+	}
+	verdict, replace, restore := "nothing is lost", "tables to replace", "keys to restore"
+	if in.Done {
+		replace, restore = "replaced tables", "restored keys"
+	}
+	switch n := len(r.Losses); {
+	case n == 1:
+		verdict = "1 LOSS"
+	case n > 1:
+		verdict = fmt.Sprintf("%d LOSSES", n)
+	}
+	fmt.Fprintf(b, "%s: %s. %d of %d files are damaged or missing; %s: %d", r.Source, verdict, r.Damaged(), len(r.Files), replace, in.Replaced)
+	if r.BackupVersion > 0 {
+		fmt.Fprintf(b, "; %s from the backup of version %d: %d", restore, r.BackupVersion, r.Filled)
+	}
+	b.WriteByte('\n')
+	if in.Done {
+		fmt.Fprintf(b, "The files that were replaced are in %s\n", in.Aside)
+	}
 }
 
 // writeFiles lists what was done with each damaged file.
@@ -65,8 +100,14 @@ func (r *Report) writeLosses(b *strings.Builder) {
 	if len(r.Losses) == 0 {
 		return
 	}
-	b.WriteString("These writes may be missing. A key in a range may show an older value, and a deleted key may be back.\n" +
-		"A batch or transaction with one of these versions may be there in part.\n")
+	intro := "These writes may be missing. A key in a range may show an older value, and a deleted key may be back.\n"
+	switch {
+	case r.InPlace != nil && r.BackupVersion > 0:
+		intro = "These writes may be missing. A key in a range shows what the backup has, and a key that was deleted since may be back.\n"
+	case r.InPlace != nil:
+		intro = "These writes may be missing. A key in a range is absent, unless it was written again since.\n"
+	}
+	b.WriteString(intro + "A batch or transaction with one of these versions may be there in part.\n")
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tKEYS\tVERSIONS\tENTRIES\tFILE\tWHY")
 	for i := range r.Losses {

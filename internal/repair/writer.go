@@ -23,6 +23,11 @@ type tableWriter struct {
 func (p *part) newTable() *tableWriter { return &tableWriter{p: p} }
 
 func (p *part) newNum() kv.FileNum {
+	if len(p.reserved) > 0 {
+		num := p.reserved[0]
+		p.reserved = p.reserved[1:]
+		return num
+	}
 	p.next++
 	return p.next - 1
 }
