@@ -90,7 +90,7 @@ func explain(err error) string {
 		{kvd.ErrOverloaded, "try again later, or with fewer concurrent requests"},
 		{context.DeadlineExceeded, "the server did not answer in time; a longer --timeout may help"},
 		{backup.ErrBusy, "if no kvd backup, kvd backup prune or kvd serve --archive runs there, look for the process with this pid"},
-		{errDamageFound, "a backup has the data, or kvd repair salvages what it can from a copy; deleting the range of keys drops a damaged table"},
+		{errDamageFound, "a backup has the data. Stop the server and use kvd repair --range, which keeps what can be read of a damaged table; deleting the range of keys drops the whole table"},
 		{errTokensBusy, "look for the process with this pid"},
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},

@@ -18,11 +18,11 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// repairLost is the error of a repair that has ended, if writes may be missing in the new store.
-type repairLost struct{ dir string }
+// repairLost is the error of a repair that has ended, if writes may be missing in its result.
+type repairLost struct{ what string }
 
 func (e repairLost) Error() string {
-	return e.dir + ": the new store is whole, but writes may be missing in it; the report lists their keys and versions"
+	return e.what + "; the report lists their keys and versions"
 }
 
 // Is gives it the exit code of damage.
@@ -32,9 +32,10 @@ func (a *app) repairCommand() *cobra.Command {
 	var asJSON bool
 	var reportFile, fromBackup string
 	var o repair.Options
+	var inPlace inPlaceRepair
 	cmd := &cobra.Command{
-		Use:   "repair SRC DST",
-		Short: "Make a new store of what can be read of a damaged one",
+		Use:   "repair SRC DST | repair --range DIR --aside ASIDE",
+		Short: "Make a new store of what can be read of a damaged one, or repair its tables where they are",
 		Long: "Make a new store in DST of everything in the stopped store SRC that still verifies,\n" +
 			"and report what may be missing. SRC is not changed. DST must be empty or new; it\n" +
 			"needs as much space as SRC has, and while a partition with damaged tables is\n" +
@@ -53,21 +54,53 @@ func (a *app) repairCommand() *cobra.Command {
 			"unpacked to DST.backup, and that is removed in the end.\n\n" +
 			"Until the command has ended, DST is no store. If it is interrupted, remove DST and\n" +
 			"repair again.\n\n" +
-			"Exit codes: 0 nothing was lost; 64 DST is not empty, or SRC is no store; 65 the new\n" +
-			"store is there and whole, but writes may be missing in it, or a file of SRC is of a\n" +
-			"newer version and there is no new store; 74 a disk failed; 75 a server has SRC\n" +
-			"open. What the disk cannot read of SRC counts as damage.",
+			"With --range, the stopped store DIR is repaired where it is, if nothing but tables\n" +
+			"and value files is damaged. Only the damaged tables are replaced, and the tables with\n" +
+			"values in a damaged value file: by what still verifies in them. The keys that are\n" +
+			"lost are dropped: they are absent afterwards, and no older version of them shows,\n" +
+			"unless a newer table or the log has a newer one. With --from-backup they have what\n" +
+			"the backup has. The command reads the whole store, prints which files are damaged and\n" +
+			"which keys and versions would be missing, and asks before it changes anything; without\n" +
+			"a terminal it needs --yes. --dry-run ends there. The replaced files are first copied\n" +
+			"to ASIDE, with the file lists and the report: to undo the repair before the store is\n" +
+			"opened again, copy them back. ASIDE must be empty or new, and outside DIR; while the\n" +
+			"command runs, ASIDE.scratch needs as much space as the new tables, and as what the\n" +
+			"backup has of the keys. Each partition changes at once: after a crash it is as it was\n" +
+			"or repaired, and the command can be given again with another ASIDE.\n\n" +
+			"--range needs a stopped server, which has its file lists in memory. A running server\n" +
+			"drops a damaged table with all of its keys, also those that could still be read, if\n" +
+			"the whole range of keys that kvd scrub prints is deleted: kvd del --start --end.\n\n" +
+			"Exit codes: 0 nothing was lost; 64 DST or ASIDE is not empty, or SRC is no store; 65\n" +
+			"the new or repaired store is whole, but writes may be missing in it, or would be\n" +
+			"after --dry-run; also 65 if nothing was done, because a file of SRC is of a newer\n" +
+			"version or, with --range, more is damaged than tables and value files; 74 a disk\n" +
+			"failed; 75 a server has SRC open. What the disk cannot read of SRC counts as damage.",
 		Example: "  kvd repair /var/lib/kvd /var/lib/kvd-repaired --report repair.json\n" +
 			"  kvd repair /var/lib/kvd /var/lib/kvd-repaired --from-backup /backups/orders\n" +
 			"  kvd check /var/lib/kvd-repaired\n" +
-			"  kvd serve --data /var/lib/kvd-repaired",
-		Args: needs("SRC", "DST"),
+			"  kvd serve --data /var/lib/kvd-repaired\n" +
+			"  kvd repair --range /var/lib/kvd --dry-run\n" +
+			"  kvd repair --range /var/lib/kvd --aside /var/tmp/damaged --from-backup /backups/orders",
 	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if inPlace.on {
+			return needs("DIR")(cmd, args)
+		}
+		return needs("SRC", "DST")(cmd, args)
+	}
+	inPlace.flags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.Flags().StringVar(&reportFile, "report", "", "also write the report as JSON to this file, which must not exist")
 	cmd.Flags().IntVar(&o.Partitions, "partitions", 0, "partitions of a store that has lost its file STORE (default: derived from directories and keys)")
 	cmd.Flags().StringVar(&fromBackup, "from-backup", "", "fill ranges of keys in which anything may be missing from this backup")
+	cmd.MarkFlagsMutuallyExclusive("range", "partitions")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if err := inPlace.check(a); err != nil {
+			return err
+		}
+		if inPlace.on {
+			return a.repairInPlace(cmd.Context(), args[0], &inPlace, fromBackup, asJSON, reportFile)
+		}
 		if o.Partitions < 0 || o.Partitions > descriptor.MaxPartitions {
 			return usagef("--partitions is %d, want 1 to %d", o.Partitions, descriptor.MaxPartitions)
 		}
@@ -155,11 +188,10 @@ func (a *app) unpack(ctx context.Context, name, scratch string) (dir string, rem
 
 // tellRepair prints and writes the report.
 func (a *app) tellRepair(report *repair.Report, asJSON bool, file string) error {
-	data, err := json.MarshalIndent(report, "", "  ")
+	data, err := encodeReport(report)
 	if err != nil {
 		return err
 	}
-	data = append(data, '\n')
 	if asJSON {
 		_, err = a.out.Write(data)
 	} else {
@@ -169,9 +201,14 @@ func (a *app) tellRepair(report *repair.Report, asJSON bool, file string) error 
 		err = errors.Join(err, writeReport(file, data))
 	}
 	if err == nil && report.Lost() {
-		err = repairLost{report.Target}
+		err = repairLost{report.Target + ": the new store is whole, but writes may be missing in it"}
 	}
 	return err
+}
+
+func encodeReport(report *repair.Report) ([]byte, error) {
+	data, err := json.MarshalIndent(report, "", "  ")
+	return append(data, '\n'), err
 }
 
 func writeReport(name string, data []byte) error {
