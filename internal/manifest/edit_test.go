@@ -136,7 +136,7 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		"replacement that is newer": {"E7", Edit{Kind: Replace, Removed: edits{2}, Places: edits{2}, Added: Run{table(50, "d", "j", 2, 18)}}},
 		"replacement with entries of an older delta": {"V6", Edit{Kind: Replace, Removed: edits{21}, Places: edits{21},
 			Added: Run{table(50, "h", "m", 35, 59)}}},
-		"places of a compaction": {"E7", Edit{Kind: CompactBase, Removed: edits{2}, Places: edits{2}, Added: Run{table(50, "d", "j", 2, 17)}}},
+		"places of a compaction":            {"E7", Edit{Kind: CompactBase, Removed: edits{2}, Places: edits{2}, Added: Run{table(50, "d", "j", 2, 17)}}},
 		"flush falls back":                  {"E1", Edit{Kind: Flush, FlushedSeq: 94}},
 		"flush of what was flushed":         {"E1", Edit{Kind: Flush, Added: Run{table(50, "a", "z", 95, 99)}, FlushedSeq: 100}},
 		"flush beyond its own seq":          {"E1", Edit{Kind: Flush, Added: Run{fresh}, FlushedSeq: 98}},
