@@ -194,6 +194,16 @@ func (p *damagedPart) closeValues() error {
 	return errors.Join(errs...)
 }
 
+// loseOlder adds to what a table has lost the older versions of the keys: they are hidden, also
+// where the table had no newer one.
+func (p *damagedPart) loseOlder(r *rewrite) {
+	for i := range p.report.Losses {
+		if l := &p.report.Losses[i]; l.File == r.table.file.Path {
+			l.FirstVersion = 1
+		}
+	}
+}
+
 // loseValue reports that the value of an entry is lost.
 func (p *damagedPart) loseValue(e *kv.Entry, at kv.ValuePointer) {
 	file := p.entry(manifest.ValuesName(at.File)).Path

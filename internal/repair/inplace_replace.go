@@ -67,6 +67,9 @@ func (t *replacing) prepare() error {
 			l.backup = &survivors{it: t.b.iterateBackup(), covers: kv.NewRangeTombstones(rangesOf(t.b.filling))}
 		}
 	}
+	if t.b.tell && t.b.backup == nil && len(older) > 0 && len(t.r.gaps) > 0 {
+		t.b.loseOlder(t.r)
+	}
 	t.gapKeys.sources = t.inGaps.all()
 	for _, g := range t.r.gaps {
 		if t.b.backup == nil && t.r.guesses() && len(g.end) <= kv.MaxKeyBytes && len(g.start) <= kv.MaxKeyBytes {

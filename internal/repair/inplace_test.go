@@ -119,8 +119,12 @@ func (h *history) judgeInPlace(disk *vfs.Mem, r *Report, before map[string]kv.It
 			require.Falsef(t, shows, "%q shows version %d, which is older than %d", key, item.Version, newest.version)
 			continue
 		}
-		if old := h.truth(key, r.BackupVersion); old != nil {
-			require.Truef(t, shows && item.Version >= old.version, "%q: the backup has version %d, the store %d", key, old.version, item.Version)
+		if old := h.truth(key, r.BackupVersion); old != nil && !shows {
+			require.True(t, slices.ContainsFunc(h.of(key), func(w written) bool {
+				return w.kind != kv.KindPut && w.version > r.BackupVersion
+			}), "%q: the backup has version %d, and the store has none", key, old.version)
+		} else if old != nil {
+			require.GreaterOrEqual(t, item.Version, old.version, key)
 		}
 		if shows {
 			require.True(t, slices.ContainsFunc(h.of(key), func(w written) bool {

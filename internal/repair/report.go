@@ -42,7 +42,7 @@ type InPlaceReport struct {
 	Done     bool   `json:"done"`             // false: this is what the repair would do
 	Aside    string `json:"aside,omitempty"`  // the directory with the files that were replaced
 	Replaced int    `json:"replaced"`         // tables
-	Hidden   uint64 `json:"hidden,omitempty"` // keys of which older tables have an older version, hidden one by one
+	Hidden   uint64 `json:"hidden,omitempty"` // keys of which older tables have a version, hidden one by one
 	Ranges   int    `json:"ranges,omitempty"` // of keys in which older versions are hidden as a whole
 }
 
