@@ -23,7 +23,7 @@ type Config struct {
 	Create         bool // the store, whatever the place looks like
 	Listen         string
 	Admin          string
-	Partitions     int           // 0: what is there, or engine.DefaultPartitions for a new store
+	Partitions     int           // 0: what is there, or engine.DefaultPartitions() for a new store
 	Durability     kv.Durability // kv.DurabilityDefault: buffered for Dev, else sync
 	Memory         int64         // budget of the whole process; 0: see defaultMemory
 	BatchOps       int           // 0: batcher.DefaultMaxOps
@@ -100,7 +100,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "listen", value: stringValue{&c.Listen}, Help: "address for clients; port 0 chooses a free port"},
 		{Name: "admin", value: stringValue{&c.Admin}, Help: "address for health, metrics and profiles: host:port, or unix:/path/to/socket for this user alone. With --tokens all but /livez and /readyz need a token with the right to monitor, and profiles one of an administrator, except on a socket; not on loopback it uses --tls-cert"},
 		{Name: "partitions", value: intValue{&c.Partitions},
-			Help: fmt.Sprintf("number of hash partitions of a new store, fixed at its creation; 0 means %d, or what an existing store has", engine.DefaultPartitions)},
+			Help: fmt.Sprintf("number of hash partitions of a new store, fixed at its creation; 0 means what an existing store has, and for a new one two for each processor, at least 4: here %d", engine.DefaultPartitions())},
 		{Name: "durability", value: durabilityValue{&c.Durability}, Help: "durability of writes that do not choose one: memory, buffered or sync"},
 		{Name: "memory", value: bytesValue{&c.Memory}, Help: "memory budget of the process; auto is a quarter of the memory of the machine or cgroup, but at least 256MiB, or half of it if that is less"},
 		{Name: "batch-ops", value: intValue{&c.BatchOps}, Help: fmt.Sprintf("most operations in a micro-batch of writes or of reads; 0 means %d", batcher.DefaultMaxOps)},

@@ -354,7 +354,7 @@ func (e *Engine) openDescriptor() error {
 	e.recovery.Created = true
 	e.descriptor = descriptor.Descriptor{Partitions: e.opts.Partitions}
 	if e.descriptor.Partitions == 0 {
-		e.descriptor.Partitions = DefaultPartitions
+		e.descriptor.Partitions = DefaultPartitions()
 	}
 	if err := e.clearUnfinished(); err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 type Options struct {
 	// FS is the file system of the store; default that of the operating system.
 	FS vfs.FS
-	// Partitions is fixed when the store is created; default 16. For an existing store,
-	// zero means the number that it has, and any other number must equal it.
+	// Partitions is fixed when the store is created; see DefaultPartitions. For an existing
+	// store, zero means the number that it has, and any other number must equal it.
 	Partitions int
 	// ReadOnly opens an existing store without changing any file; other processes may
 	// open it in the same way. What the log holds is kept in memory. Writes fail with
@@ -99,8 +99,16 @@ type Options struct {
 // their keys, and a put-heavy load writes about half as much (see bench/NOTES.md).
 const DefaultValueThreshold = 256
 
-// DefaultPartitions is how many partitions a new store gets.
-const DefaultPartitions = 16
+// DefaultPartitions returns how many partitions a new store gets: two for each processor
+// that Go uses (GOMAXPROCS), rounded up to a power of two, from 4 to 64. More partitions let
+// more goroutines apply writes at the same time; but each takes its share of every scan, of
+// the memtables and of every micro-batch, so that too many cost more than they bring (see
+// bench/NOTES.md).
+func DefaultPartitions() int { return defaultPartitions(runtime.GOMAXPROCS(0)) }
+
+func defaultPartitions(processors int) int {
+	return min(max(1<<bits.Len(uint(2*processors-1)), 4), 64)
+}
 
 // withDefaults fills in the defaults of zero fields, and refuses invalid options.
 func (o Options) withDefaults() (Options, error) {

@@ -28,9 +28,10 @@ type options struct {
 // on top; set GOMEMLIMIT to bound the process.
 func WithMemory(bytes int64) Option { return func(o *options) { o.memory = bytes } }
 
-// WithPartitions sets the number of partitions of a store that is created: 16 by default,
-// 4 for Memory. For a store that exists, Open takes what is there by default, and any
-// other number is ErrInvalid.
+// WithPartitions sets the number of partitions of a store that is created: by default two
+// for each processor that Go uses, rounded up to a power of two, from 4 to 64; 4 for
+// Memory. For a store that exists, Open takes what is there by default, and any other
+// number is ErrInvalid.
 func WithPartitions(n int) Option { return func(o *options) { o.partitions = n } }
 
 // WithDurability sets the durability of writes that do not choose their own with
