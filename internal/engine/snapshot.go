@@ -169,9 +169,11 @@ func (s *snapshots) begin(p *pin, length time.Duration, share bool) (snapshot kv
 		}
 	}()
 	now := time.Now()
-	s.expire(now) // so that only live leases count
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.byID) >= s.limit {
+		s.expireLocked(now) // only live leases count
+	}
 	if len(s.byID) >= s.limit {
 		return kv.Snapshot{}, false, &kv.OverloadError{Reason: "snapshots", RetryAfter: defaultLease / 10}
 	}
@@ -264,6 +266,10 @@ func (s *snapshots) end(id uint64) {
 func (s *snapshots) expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.expireLocked(now)
+}
+
+func (s *snapshots) expireLocked(now time.Time) {
 	for _, l := range s.byID {
 		if !now.Before(l.until) {
 			s.dropLocked(l)
