@@ -149,6 +149,28 @@ func TestAVersionOfAnotherEpochIsGone(t *testing.T) {
 	require.NoError(t, err, "the newest is the newest")
 }
 
+// A commit that succeeds releases the snapshot that it names, and only that.
+func TestACommitReleasesItsSnapshot(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, service.Options{})
+	f.put(t, "k", "v")
+	other, s := f.snapshot(t), f.snapshot(t)
+	assert.True(t, s.EndsWithCommit)
+	request := &kvdpb.CommitRequest{
+		ReadVersion: s.Version, Epoch: s.Epoch, ReadKeys: [][]byte{[]byte("k")},
+		Mutations: []*kvdpb.Mutation{put("other", "v")}, SnapshotId: s.SnapshotId,
+	}
+	f.put(t, "k", "newer")
+	_, err := f.txn.Commit(testContext(t), request)
+	requireFailure(t, err, codes.Aborted, "CONFLICT")
+	assert.Equal(t, 2, f.store.SnapshotCount(), "the client may want to read on")
+	request.ReadKeys = nil
+	_, err = f.txn.Commit(testContext(t), request)
+	require.NoError(t, err)
+	assert.Equal(t, 1, f.store.SnapshotCount())
+	_, err = f.txn.KeepSnapshot(testContext(t), &kvdpb.KeepSnapshotRequest{SnapshotId: other.SnapshotId})
+	require.NoError(t, err)
+}
+
 // Numbers that no store gives are refused by the server itself.
 func TestVersionsAreBounded(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, service.Options{})

@@ -24,6 +24,8 @@ type Snapshot struct {
 	at     backend.ReadVersion
 	lease  *lease
 	closed atomic.Bool
+
+	endsWithCommit bool // a commit that names it, and succeeds, releases it
 }
 
 var _ Reader = (*Snapshot)(nil)
@@ -51,7 +53,7 @@ func (c *Client) snapshot(ctx context.Context, o *txnOptions, key []byte) (*Snap
 	if err != nil {
 		return nil, nil, failed(name, err)
 	}
-	s := &Snapshot{client: c, id: begun.ID, at: backend.ReadVersion{Version: begun.Version, Epoch: begun.Epoch}}
+	s := &Snapshot{client: c, id: begun.ID, at: backend.ReadVersion{Version: begun.Version, Epoch: begun.Epoch}, endsWithCommit: begun.EndsWithCommit}
 	s.lease = newLease(c.open, begun.Lease, o.maxAge, func(ctx context.Context) (time.Duration, error) {
 		return c.keepSnapshot(ctx, s.id, o.lease)
 	})
@@ -109,6 +111,13 @@ func (s *Snapshot) Close() error {
 		s.client.releaseSnapshot(s.id)
 	}
 	return nil
+}
+
+// committed ends the snapshot of a transaction that the server has committed.
+func (s *Snapshot) committed() {
+	if s.endsWithCommit && !s.closed.Swap(true) {
+		s.lease.end()
+	}
 }
 
 // Get is Client.Get at the version of the snapshot.

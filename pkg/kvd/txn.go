@@ -174,6 +174,9 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 	if version, err = t.client.backend.Commit(ctx, t.transaction(), o.backend()); err != nil {
 		return 0, failed(name, err)
 	}
+	if t.snapshot != nil {
+		t.snapshot.committed()
+	}
 	t.committed = version
 	return version, nil
 }
@@ -182,8 +185,11 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 func (t *Txn) transaction() *backend.Transaction {
 	txn := &backend.Transaction{Writes: t.writes.mutations(), Expiring: t.reads.expiring.keys()}
 	txn.Keys, txn.Ranges = t.reads.reads()
-	if t.snapshot != nil {
-		txn.At = t.snapshot.at
+	if s := t.snapshot; s != nil {
+		txn.At = s.at
+		if s.endsWithCommit {
+			txn.Snapshot = s.id
+		}
 	}
 	return txn
 }

@@ -357,6 +357,44 @@ func TestTheCallsOfATransaction(t *testing.T) {
 	}
 }
 
+// A snapshot that the commit has released is not released again. After a commit that failed it is,
+// and so it is if the server is older than that.
+func TestASnapshotEndsWithItsCommit(t *testing.T) {
+	for name, test := range map[string]struct {
+		endsWithCommit bool
+		err            error
+		named          uint64
+		releases       int
+	}{
+		"released":     {endsWithCommit: true, named: 1},
+		"conflict":     {endsWithCommit: true, err: status.Error(codes.Aborted, ""), named: 1, releases: 1},
+		"older server": {releases: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log callLog
+			var request *kvdpb.CommitRequest
+			s := lending(&log, func(_ int, r *kvdpb.CommitRequest) error { request = r; return test.err })
+			serve := s.Unary
+			s.Unary = func(request any) (any, error) {
+				answer, err := serve(request)
+				if s, ok := answer.(*kvdpb.BeginSnapshotResponse); ok {
+					s.EndsWithCommit = test.endsWithCommit
+				}
+				return answer, err
+			}
+			db := openOn(t, s)
+			tx := begin(t, db)
+			get(t, tx, "a")
+			put(t, tx, "b", "")
+			_, err := tx.Commit(t.Context())
+			assert.Equal(t, test.err == nil, err == nil, "%v", err)
+			require.NoError(t, db.Close(), "waits for what is given back")
+			assert.Equal(t, test.named, request.GetSnapshotId())
+			assert.Equal(t, test.releases, log.count(&kvdpb.ReleaseSnapshotRequest{}))
+		})
+	}
+}
+
 func TestATransactionReadsOnlySoMuch(t *testing.T) {
 	ctx := context.Background()
 	db := openOn(t, lending(new(callLog), allow))

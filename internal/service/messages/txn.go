@@ -19,6 +19,7 @@ func BeginSnapshot(ctx context.Context, s *service.Server, conn *service.Conn, c
 	}
 	answer := &kvdpb.BeginSnapshotResponse{
 		SnapshotId: snapshot.ID, Version: uint64(snapshot.Version), LeaseMs: leaseMillis(snapshot.Lease), Epoch: snapshot.Epoch,
+		EndsWithCommit: true,
 	}
 	if l := (kv.Lookup{Key: req.ReadKey}); len(l.Key) > 0 && s.LookupCachedAt(c, &l, snapshot.Version) {
 		answer.Read = &kvdpb.BatchGetResponse_Lookup{Found: l.Found}
@@ -59,7 +60,8 @@ func Apply(ctx context.Context, s *service.Server, c *service.Call, mutations []
 	return MetaOf(w), err
 }
 
-// Commit performs the method of TxnService.
+// Commit performs the method of TxnService. After a failure the client may commit again, for
+// which it needs its snapshot.
 func Commit(ctx context.Context, s *service.Server, c *service.Call, req *kvdpb.CommitRequest) (*kvdpb.CommitResponse, error) {
 	mutations, err := MutationsOf(s, req.Mutations)
 	if err != nil {
@@ -72,6 +74,9 @@ func Commit(ctx context.Context, s *service.Server, c *service.Call, req *kvdpb.
 	w, err := s.Commit(ctx, c, t, OptionsOf(req.Options))
 	if err != nil {
 		return nil, err
+	}
+	if req.SnapshotId != 0 {
+		s.ReleaseSnapshot(req.SnapshotId)
 	}
 	return &kvdpb.CommitResponse{Meta: MetaOf(w)}, nil
 }

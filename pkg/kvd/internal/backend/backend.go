@@ -195,6 +195,7 @@ type Transaction struct {
 	Ranges   []Range     // scanned
 	Expiring [][]byte    // keys that were found with a time to live
 	Writes   []Mutation
+	Snapshot uint64 // to release if the commit succeeds; 0: none
 }
 
 // Execution is kvd.Execution: Then if all guards hold, else Else. A list may be empty.
@@ -222,4 +223,6 @@ type Snapshot struct {
 	Epoch   uint64 // the opening of the store that Version belongs to; 0: not known
 	Lease   time.Duration
 	Read    *Answer // of the key that BeginSnapshot was given; nil: it was not read
+	// EndsWithCommit: a commit whose Transaction names the snapshot, and succeeds, releases it.
+	EndsWithCommit bool
 }

@@ -32,7 +32,7 @@ func (c *Network) Commit(ctx context.Context, t *backend.Transaction, o backend.
 	request := &kvdpb.CommitRequest{
 		ReadVersion: t.At.Version, Epoch: t.At.Epoch,
 		ReadKeys: t.Keys, ReadRanges: wireRanges(t.Ranges), ExpiringKeys: t.Expiring,
-		Mutations: wireMutations(t.Writes),
+		Mutations: wireMutations(t.Writes), SnapshotId: t.Snapshot,
 	}
 	return c.performWrite(ctx, &remote{
 		method: methodCommit, request: request, response: new(kvdpb.CommitResponse),

@@ -88,9 +88,11 @@ type BeginSnapshotResponse struct {
 	// copy, the same version may mean something else.
 	Epoch uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// What read_key has. If it is not set, the client reads the key itself.
-	Read          *BatchGetResponse_Lookup `protobuf:"bytes,5,opt,name=read,proto3" json:"read,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Read *BatchGetResponse_Lookup `protobuf:"bytes,5,opt,name=read,proto3" json:"read,omitempty"`
+	// A commit that names the snapshot, and succeeds, releases it.
+	EndsWithCommit bool `protobuf:"varint,6,opt,name=ends_with_commit,json=endsWithCommit,proto3" json:"ends_with_commit,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *BeginSnapshotResponse) Reset() {
@@ -156,6 +158,13 @@ func (x *BeginSnapshotResponse) GetRead() *BatchGetResponse_Lookup {
 		return x.Read
 	}
 	return nil
+}
+
+func (x *BeginSnapshotResponse) GetEndsWithCommit() bool {
+	if x != nil {
+		return x.EndsWithCommit
+	}
+	return false
 }
 
 // KeepSnapshotRequest renews a lease.
@@ -357,7 +366,9 @@ type CommitRequest struct {
 	Epoch uint64 `protobuf:"fixed64,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Keys with a time to live that were found, by a read or in a range: the commit fails
 	// if one has expired since. Those that expire first suffice.
-	ExpiringKeys  [][]byte `protobuf:"bytes,7,rep,name=expiring_keys,json=expiringKeys,proto3" json:"expiring_keys,omitempty"`
+	ExpiringKeys [][]byte `protobuf:"bytes,7,rep,name=expiring_keys,json=expiringKeys,proto3" json:"expiring_keys,omitempty"`
+	// A snapshot to release if the commit succeeds; 0: none.
+	SnapshotId    uint64 `protobuf:"fixed64,8,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -439,6 +450,13 @@ func (x *CommitRequest) GetExpiringKeys() [][]byte {
 		return x.ExpiringKeys
 	}
 	return nil
+}
+
+func (x *CommitRequest) GetSnapshotId() uint64 {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return 0
 }
 
 // CommitResponse acknowledges the commit; its version is that of meta.
@@ -672,14 +690,15 @@ const file_kvd_v1_txn_proto_rawDesc = "" +
 	"\x10kvd/v1/txn.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"L\n" +
 	"\x14BeginSnapshotRequest\x12\x19\n" +
 	"\blease_ms\x18\x01 \x01(\rR\aleaseMs\x12\x19\n" +
-	"\bread_key\x18\x02 \x01(\fR\areadKey\"\xb8\x01\n" +
+	"\bread_key\x18\x02 \x01(\fR\areadKey\"\xe2\x01\n" +
 	"\x15BeginSnapshotResponse\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\x06R\n" +
 	"snapshotId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
 	"\blease_ms\x18\x03 \x01(\rR\aleaseMs\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x06R\x05epoch\x123\n" +
-	"\x04read\x18\x05 \x01(\v2\x1f.kvd.v1.BatchGetResponse.LookupR\x04read\"Q\n" +
+	"\x04read\x18\x05 \x01(\v2\x1f.kvd.v1.BatchGetResponse.LookupR\x04read\x12(\n" +
+	"\x10ends_with_commit\x18\x06 \x01(\bR\x0eendsWithCommit\"Q\n" +
 	"\x13KeepSnapshotRequest\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\x06R\n" +
 	"snapshotId\x12\x19\n" +
@@ -689,7 +708,7 @@ const file_kvd_v1_txn_proto_rawDesc = "" +
 	"\x16ReleaseSnapshotRequest\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\x06R\n" +
 	"snapshotId\"\x19\n" +
-	"\x17ReleaseSnapshotResponse\"\x9c\x02\n" +
+	"\x17ReleaseSnapshotResponse\"\xbd\x02\n" +
 	"\rCommitRequest\x12!\n" +
 	"\fread_version\x18\x01 \x01(\x04R\vreadVersion\x12\x1b\n" +
 	"\tread_keys\x18\x02 \x03(\fR\breadKeys\x12.\n" +
@@ -698,7 +717,9 @@ const file_kvd_v1_txn_proto_rawDesc = "" +
 	"\tmutations\x18\x04 \x03(\v2\x10.kvd.v1.MutationR\tmutations\x120\n" +
 	"\aoptions\x18\x05 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\x12\x14\n" +
 	"\x05epoch\x18\x06 \x01(\x06R\x05epoch\x12#\n" +
-	"\rexpiring_keys\x18\a \x03(\fR\fexpiringKeys\":\n" +
+	"\rexpiring_keys\x18\a \x03(\fR\fexpiringKeys\x12\x1f\n" +
+	"\vsnapshot_id\x18\b \x01(\x06R\n" +
+	"snapshotId\":\n" +
 	"\x0eCommitResponse\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\xbf\x02\n" +
 	"\x0eExecuteRequest\x124\n" +
