@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -47,6 +48,36 @@ func concurrentCallersShareFrames(t *testing.T, opts ...Option) {
 	assert.EqualValues(t, callers*each, stats.Frames.Sum)
 	assert.Less(t, stats.Frames.Count(), uint64(callers*each/3), "at least three operations in a frame")
 	assert.Equal(t, callers*each, store.Len())
+}
+
+// A call travels while others are performed; a synced write waits for those before it, as the disk
+// would sync the two separately.
+func TestACallDoesNotWaitForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := servicetest.New(kv.DefaultLimits)
+		entered, leave := make(chan struct{}, 9), make(chan struct{})
+		store.OnApply = func(context.Context, *kv.WriteBatch) error {
+			entered <- struct{}{}
+			<-leave
+			return nil
+		}
+		db := serve(t, store, service.Options{}).open(t, WithConns(1))
+		require.NoError(t, db.Ping(t.Context()))
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				tx, err := db.Begin()
+				assert.NoError(t, err)
+				assert.NoError(t, tx.Put(t.Context(), []byte{byte('a' + i)}, nil))
+				_, err = tx.Commit(t.Context(), Durable(Sync))
+				assert.NoError(t, err)
+			})
+			synctest.Wait()
+			assert.Len(t, entered, i+1)
+		}
+		close(leave)
+		all.Wait()
+	})
 }
 
 // A lone caller's operations are frames of one: nothing waits for company.

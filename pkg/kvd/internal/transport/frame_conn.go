@@ -78,9 +78,22 @@ func (fc *frameConn) run() {
 // server serves eight frames of a connection at a time, so reads never wait for writes to be synced.
 const maxWrites = 6
 
+// callWindow is the window of calls. The server performs and answers each call of a frame by itself,
+// so calls gain nothing from waiting for others. With windows of 2 and frames that were coalesced as
+// those of writes are, 64 and 128 callers of transactions had 0.85 of the rate.
+const callWindow = 4
+
+// windowOf returns how many frames of a batch key may be in flight.
+func (fc *frameConn) windowOf(k batchKey) int {
+	if k.calls() {
+		return max(callWindow, fc.conn.client.options.Window)
+	}
+	return fc.conn.client.options.Window
+}
+
 // mayTakeLocked reports whether the next frame of a queue may be sent now.
 func (fc *frameConn) mayTakeLocked(q *sendQueue) bool {
-	return q.waiting() && q.inFlight < fc.conn.client.options.Window &&
+	return q.waiting() && q.inFlight < fc.windowOf(q.next().batchKey) &&
 		(q.next().batchKey < leasing || fc.writes+fc.leases < maxWrites) && !fc.shouldCoalesceLocked(q)
 }
 

@@ -72,8 +72,8 @@ func (k batchKey) waitsForDisk() bool {
 }
 
 // coalesces reports whether a small frame waits for the callers of the previous one: see
-// frameConn.shouldCoalesceLocked.
-func (k batchKey) coalesces() bool { return k == reading || k.waitsForDisk() }
+// frameConn.shouldCoalesceLocked. Calls do not: see callWindow.
+func (k batchKey) coalesces() bool { return k == reading || k.waitsForDisk() && !k.calls() }
 
 // sendQueue has the unsent frames of one batch key on one connection. It is guarded by conn.mu.
 type sendQueue struct {
