@@ -35,6 +35,8 @@ type Caller struct {
 	Identity *auth.Identity
 	Conn     *Conn  // it came by; nil: by none
 	Method   string // for the audit log
+
+	begun bool // the call lasts, and has done something before it is judged again
 }
 
 // Refuse makes Serve fail, because a protocol cannot be served safely. It is called when a
@@ -70,22 +72,33 @@ func (s *Server) Authorize(c *Caller, session *auth.Session, r Rule, now time.Ti
 		c.Identity = identity
 		return nil
 	}
-	return s.denied(&Caller{identity, c.Conn, c.Method}, "call this method")
+	return s.denied(&Caller{Identity: identity, Conn: c.Conn, Method: c.Method, begun: c.begun}, "call this method")
 }
 
 // Recheck returns an error if the client of a call that lasts may no longer read a range: its
 // token was revoked or has expired, or its rights have changed.
 func (s *Server) Recheck(c *Call, r kv.Range) error {
+	c.begun = true
 	if err := s.Authorize(&c.Caller, c.Session, ByKey, time.Now()); err != nil {
 		return err
 	}
 	return s.mayReadRange(&c.Caller, r)
 }
 
+// RecheckAdmin returns an error if the client of a call that lasts is no administrator any more.
+func (s *Server) RecheckAdmin(c *Call) error {
+	c.begun = true
+	return s.Authorize(&c.Caller, c.Session, Admin, time.Now())
+}
+
 func (s *Server) unauthenticated(c *Caller, err error) *Error {
 	s.counters.unauthenticated.Add(1)
 	s.options.Audit(audit.Event{Kind: audit.Refused, Peer: c.Conn.Name(), Method: c.Method, Reason: err.Error()})
-	return &Error{Code: Unauthenticated, Reason: reason.Unauthenticated, Message: err.Error()}
+	message := err.Error()
+	if c.begun {
+		message += "; the call was ended. Sign in with valid credentials and repeat it"
+	}
+	return &Error{Code: Unauthenticated, Reason: reason.Unauthenticated, Message: message}
 }
 
 // denied refuses what an identity may not do. It does not tell whether a key exists.
@@ -96,9 +109,13 @@ func (s *Server) denied(c *Caller, what string) *Error {
 	}
 	s.counters.denied.Add(1)
 	s.options.Audit(audit.Event{Kind: audit.Refused, Identity: identity.Name, Peer: c.Conn.Name(), Method: c.Method, Reason: what})
+	outcome := "nothing was done"
+	if c.begun {
+		outcome = "the call was ended"
+	}
 	return &Error{
 		Code: PermissionDenied, Reason: reason.PermissionDenied,
-		Message: fmt.Sprintf("%q may not %s; nothing was done. Ask the operator of the server for the right", identity.Name, what),
+		Message: fmt.Sprintf("%q may not %s; %s. Ask the operator of the server for the right", identity.Name, what, outcome),
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
 	"github.com/kvd-db/kvd/internal/service"
 )
 
@@ -13,42 +16,68 @@ import (
 // have it. Guessed: as often as the file of tokens is read, about.
 const recheckEvery = time.Second
 
-// watchRights ends the call, which is a long-lived stream, if its client loses the right to it
-// while the call waits for the client, who may never come back: the handler itself looks before
-// each answer only. The wait must last for two looks, so that a client that takes its answers is
-// told why by the handler; gRPC tells one that does not take them CANCELLED. may is called by
-// another goroutine. The caller calls end before it returns.
-func (c *call) watchRights(may func(*service.Call) error) (end func()) {
+// rights judges the client of a long-lived stream, again and again, until the client has lost the
+// right to the call.
+type rights struct {
+	may func(*service.Call) error
+
+	mu   sync.Mutex
+	lost *service.Error // the first refusal; nil: there was none
+}
+
+// check returns the first refusal, or that of may. So the audit log has one line for a stream,
+// although two goroutines judge its client.
+func (r *rights) check(c *service.Call) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost != nil {
+		return r.lost
+	}
+	err := r.may(c)
+	if why, ok := errors.AsType[*service.Error](err); ok {
+		r.lost = why
+	}
+	return err
+}
+
+// refusal returns why the client has lost the right to the call; nil: it has not.
+func (r *rights) refusal() *service.Error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
+
+// watchRights begins to judge the client by may; stream is the context of the handler. The handler
+// itself judges the client with stillMay before each answer. While the handler waits for the client,
+// a goroutine judges the client once a second, and ends the call when the client has lost the right:
+// a client that takes no answer, or sends no request, keeps the handler waiting for up to a
+// deadline. The caller calls end before it returns.
+func (c *call) watchRights(stream context.Context, may func(*service.Call) error) (end func()) {
+	c.rights = &rights{may: may}
 	if c.api.server.Options().Auth == nil {
 		return func() {}
 	}
-	caller, session := c.work.Caller, c.work.Session // the handler changes its own
+	judged := service.Call{Caller: c.work.Caller, Session: c.work.Session} // the handler changes its own
 	ctx, cancel := context.WithCancel(c)
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		ticker := time.NewTicker(recheckEvery)
 		defer ticker.Stop()
-		var refused uint64 // the wait in which the last look was refused; 0: it was not
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
 			}
-			wait := c.clientWaits.Load()
 			if c.busy.Load() {
-				refused = 0
 				continue
 			}
-			err := may(&service.Call{Caller: caller, Session: session})
-			switch {
-			case err == nil:
-				refused = 0
-			case refused == wait:
-				c.kill(err)
+			if err := c.rights.check(&judged); err != nil {
+				c.endWith(stream, err)
 				return
-			default:
-				refused = wait
 			}
 		}
 	})
@@ -58,36 +87,27 @@ func (c *call) watchRights(may func(*service.Call) error) (end func()) {
 	}
 }
 
-// mayAdminister is stillAdmin for watchRights.
-func (a *api) mayAdminister(c *service.Call) error {
-	return a.server.Authorize(&c.Caller, c.Session, service.Admin, time.Now())
-}
+// stillMay returns an error unless the client of a long-lived stream may still have it.
+func (c *call) stillMay() error { return c.rights.check(&c.work) }
 
-// lostRights returns why watchRights has ended a call; nil: it has not.
-func lostRights(ctx context.Context) error {
-	why, ok := errors.AsType[*service.Error](context.Cause(ctx))
-	if ok && (why.Code == service.Unauthenticated || why.Code == service.PermissionDenied) {
-		return why
+// endWith ends a call whose handler waits for the client, and tells the client why. gRPC has no
+// exported way to do so: by itself it tells a client CANCELLED if the context of a call ends while
+// the handler sends. So the status is sent first, by a method of the stream that gRPC has in the
+// context; it ends the context.
+func (c *call) endWith(stream context.Context, why error) {
+	sender, ok := grpc.ServerTransportStreamFromContext(stream).(interface {
+		WriteStatus(*status.Status) error
+	})
+	if ok {
+		_ = sender.WriteStatus(status.Convert(c.api.errorOf(c.method, why))) // it fails if the connection is gone
 	}
-	return nil
-}
-
-// waitForClient is called before a long-lived stream waits for its client.
-func (c *call) waitForClient() {
-	c.clientWaits.Add(1)
-	c.busy.Store(false)
-}
-
-// stillAdmin returns an error unless the client of a long-lived stream is an administrator
-// now: its token may have been revoked since the stream began.
-func (c *call) stillAdmin() error {
-	return c.api.server.Authorize(&c.work.Caller, c.work.Session, service.Admin, time.Now())
+	c.kill(why)
 }
 
 // awaitClient performs a send or receive of a long-lived stream, which waits for the client.
 // The call is killed if that takes longer than a deadline.
 func (c *call) awaitClient(io func() error) error {
-	c.waitForClient()
+	c.busy.Store(false)
 	c.stall.Reset(c.api.server.Options().Deadline)
 	err := io()
 	c.busy.Store(true)

@@ -26,7 +26,7 @@ const backupChunk = 64 << 10
 func (a *api) Backup(stream grpc.BidiStreamingServer[kvdpb.BackupRequest, kvdpb.BackupResponse]) (err error) {
 	ctx := stream.Context()
 	s := backupStream{call: callOf(ctx), ctx: ctx, stream: stream}
-	defer s.call.watchRights(a.mayAdminister)()
+	defer s.call.watchRights(ctx, a.server.RecheckAdmin)()
 	defer func() {
 		if errors.Is(err, kv.ErrVersionGone) {
 			err = service.CheckpointEnded
@@ -97,7 +97,7 @@ func (s *backupStream) receive() (req *kvdpb.BackupRequest, err error) {
 // send sends a part of an answer, within a deadline, if the client is still an administrator:
 // its token may have been revoked. gRPC has encoded the part when send returns.
 func (s *backupStream) send(r *kvdpb.BackupResponse) error {
-	if err := s.call.stillAdmin(); err != nil {
+	if err := s.call.stillMay(); err != nil {
 		return err
 	}
 	if err := s.call.api.server.Pace(s.ctx, s.call.work.Identity, 0, len(r.GetData())); err != nil {

@@ -40,10 +40,9 @@ type call struct {
 	// unread is what a long-lived stream has not taken yet.
 	unread atomic.Int64
 	// busy: a long-lived stream does not wait for its client. pipeline tells of one.
-	// clientWaits counts its waits.
-	busy        atomic.Bool
-	clientWaits atomic.Uint64
-	pipeline    atomic.Pointer[frameapi.Pipeline]
+	busy     atomic.Bool
+	pipeline atomic.Pointer[frameapi.Pipeline]
+	rights   *rights // of a scan, backup or scrub; nil before its handler begins, and for others
 
 	// message is the one that is coming. Only the goroutine that reads the connection uses
 	// it; once a unary call is long its handler also reads the length.

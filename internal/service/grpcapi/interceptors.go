@@ -46,8 +46,12 @@ func (a *api) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 	return c.lend(answer, err)
 }
 
-// ended counts a call and returns its error as gRPC sends it.
+// ended counts a call and returns its error as gRPC sends it. A stream that has failed after its
+// client had lost the right to it has failed for that.
 func (a *api) ended(c *call, err error) error {
+	if why := c.rights.refusal(); why != nil && err != nil {
+		err = why
+	}
 	err = a.errorOf(c.method, err)
 	c.method.Count(codeOf(err), 1)
 	return err

@@ -62,7 +62,10 @@ func (c *call) awaitMessage(ctx context.Context) error {
 		select {
 		case <-c.signal:
 		case <-ctx.Done():
-			return lostRights(ctx)
+			if why := c.rights.refusal(); why != nil {
+				return why
+			}
+			return nil
 		}
 	}
 }

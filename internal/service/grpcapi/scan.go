@@ -51,10 +51,11 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 		budget.Return()
 	}()
 	call.busy.Store(true)
+	call.stall.Stop()      // it runs while the client is waited for
 	call.took(math.MaxInt) // the request is here
 	c := chunk{call: call, ctx: ctx, budget: budget, size: min(orDefault(int(req.ChunkBytes), chunkBytes), maxChunkBytes)}
 	defer c.release()
-	defer call.watchRights(func(c *service.Call) error { return a.server.Recheck(c, asked.Range) })()
+	defer call.watchRights(ctx, func(c *service.Call) error { return a.server.Recheck(c, asked.Range) })()
 	sent, pages := uint64(0), 0
 	for more := scanner.Next(); ; {
 		c.reset()
@@ -69,18 +70,14 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 		if sent += uint64(len(c.response.Items)); more || req.Limit > 0 && sent == req.Limit {
 			c.response.NextPageToken = asked.Token(c.lastKey())
 		}
-		if err := a.server.Recheck(&call.work, asked.Range); err != nil {
+		if err := call.stillMay(); err != nil {
 			return err
 		}
 		if err := c.pay(pages); err != nil {
 			return err
 		}
 		pages++
-		call.stall.Reset(a.server.Options().Deadline)
-		call.waitForClient()
-		err := c.send(stream)
-		call.busy.Store(true)
-		if err != nil {
+		if err := call.awaitClient(func() error { return c.send(stream) }); err != nil {
 			return cmp.Or(context.Cause(ctx), a.server.NoMemory(err))
 		}
 		if !more || req.Limit > 0 && sent == req.Limit {
@@ -99,7 +96,6 @@ func (c *chunk) pay(pages int) error {
 	if identity.Usage() == nil {
 		return nil
 	}
-	c.call.stall.Stop() // the wait is the server's
 	return server.Pace(c.ctx, identity, min(pages, 1), proto.Size(&c.response))
 }
 

@@ -24,7 +24,7 @@ func (a *api) Scrub(req *kvdpb.ScrubRequest, stream grpc.ServerStreamingServer[k
 	call.took(math.MaxInt) // the request is here
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	defer call.watchRights(a.mayAdminister)()
+	defer call.watchRights(ctx, a.server.RecheckAdmin)()
 	s := scrubStream{call: call, stream: stream, cancel: cancel}
 	if err = s.send(&kvdpb.ScrubResponse{}); err == nil {
 		err = a.server.Scrub(ctx, int64(min(req.BytesPerSecond, math.MaxInt64)), s.told)
@@ -56,7 +56,7 @@ func (s *scrubStream) told(step service.ScrubStep) {
 
 // send sends a response, within a deadline, if the client is still an administrator.
 func (s *scrubStream) send(r *kvdpb.ScrubResponse) error {
-	if err := s.call.stillAdmin(); err != nil {
+	if err := s.call.stillMay(); err != nil {
 		return err
 	}
 	err := s.call.awaitClient(func() error { return s.stream.Send(r) })
