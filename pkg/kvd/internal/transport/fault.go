@@ -63,6 +63,9 @@ func faultOfReason(reason, message string, code codes.Code) *fault {
 	if !known {
 		f = faultOfCode(code)
 	}
+	if reason == kvdpb.ReasonOutcomeUnknown && code == codes.DeadlineExceeded {
+		f.err = context.DeadlineExceeded // as if the client had seen first that the time ran out
+	}
 	f.reason, f.message = reason, message
 	// A store that stopped may run again soon. It will know what it wrote.
 	f.transient = f.transient || reason == kvdpb.ReasonOutcomeUnknown && code == codes.Unavailable
