@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,8 @@ func TestASweepRunsOnTheEngineAndOnAServer(t *testing.T) {
 	for _, where := range [][]string{{"--partitions", "2"}, {"--addr", serve(t)}} {
 		code, stdout, stderr := bench(t, pausing(t, time.Millisecond), append([]string{"sweep", "--rps", "100,200", "--threads", "4", "--keys", "300", "--value-size", "100",
 			"--warmup", "0s", "--duration", "100ms", "--slo", "p50<1h", "--arrivals", "poisson"}, where...)...)
-		require.Equal(t, exitOK, code, stderr)
+		// A busy machine may not keep up with either rate.
+		require.True(t, code == exitOK || code == exitSLO && strings.Contains(stderr, "every load was too much"), stderr)
 		assert.Contains(t, stdout, "offered/s")
 		assert.FileExists(t, filepath.Join("kvbench-sweep", results.ReportFile))
 	}
