@@ -133,6 +133,9 @@ type metricsPage struct {
 	url    string
 }
 
+// unixPrefix begins an address that is the name of a socket.
+const unixPrefix = "unix:"
+
 // metricsWait bounds how long a page may take. The seconds of a run end later while it is read.
 const metricsWait = 5 * time.Second
 
@@ -142,7 +145,7 @@ const mostMetrics = 64 << 20
 // newMetricsPage returns the page at HOST:PORT or unix:PATH.
 func newMetricsPage(admin string) metricsPage {
 	network, address, host := "tcp", admin, admin
-	if path, ok := strings.CutPrefix(admin, "unix:"); ok {
+	if path, ok := strings.CutPrefix(admin, unixPrefix); ok {
 		network, address, host = "unix", path, "unix"
 	}
 	var dialer net.Dialer
@@ -158,6 +161,9 @@ func newMetricsPage(admin string) metricsPage {
 func (p *metricsPage) read() (metrics, error) {
 	response, err := p.client.Get(p.url)
 	if err != nil {
+		if strings.Contains(err.Error(), "malformed HTTP response") {
+			err = fmt.Errorf("what answers %s does not speak HTTP", p.url)
+		}
 		return nil, fmt.Errorf("read the metrics of the server: %w", err)
 	}
 	body := io.LimitReader(response.Body, mostMetrics)

@@ -123,7 +123,15 @@ func TestMetricsThatCannotBeReadAreAnError(t *testing.T) {
 	code, _, stderr = bench(t, openTarget, line...)
 	assert.Equal(t, exitError, code)
 	assert.Contains(t, stderr, "nothing.sock")
-	refuses(t, "run", map[string][]string{"--admin has no effect without --addr": {"--admin", "127.0.0.1:1"}})
+	line[4], _ = meteredServer(t) // its address for clients
+	code, _, stderr = bench(t, openTarget, line...)
+	assert.Equal(t, exitError, code)
+	assert.Contains(t, stderr, "does not speak HTTP")
+	refuses(t, "run", map[string][]string{
+		"--admin has no effect without --addr":     {"--admin", "127.0.0.1:1"},
+		"missing port in address: want HOST:PORT":  {"--addr", ":1", "--admin", "7071"},
+		"too many colons in address: want HOST:PO": {"--addr", ":1", "--admin", "http://127.0.0.1:7071"},
+	})
 }
 
 func TestMetricsAreSumsByNameAndLevel(t *testing.T) {

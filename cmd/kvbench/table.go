@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/report"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -88,14 +89,14 @@ func serverUse(use *loadgen.ServerUse) string {
 	case use.Unknown != "":
 		return "CPU time not known: " + use.Unknown
 	}
-	return fmt.Sprintf("%.1f us of CPU an operation, %s of its %.0f processors", use.CPUMicrosPerOp, percent(&use.Share), use.Processors)
+	return fmt.Sprintf("%.1f us of CPU an operation, %s of its %s", use.CPUMicrosPerOp, percent(&use.Share), report.Plural(int(use.Processors), "processor"))
 }
 
 // sentence sums up the run.
 func sentence(s *workload.Summary, info *targetInfo) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s, %d threads: %s operations/s over %.1f s",
-		s.Workload.Mix, info, s.Workload.Threads, grouped(s.OpsPerSecond), s.Seconds)
+	fmt.Fprintf(&b, "%s on %s, %s: %s operations/s over %.1f s",
+		s.Workload.Mix, info, report.Plural(s.Workload.Threads, "thread"), grouped(s.OpsPerSecond), s.Seconds)
 	if s.SlowestSecond != nil && s.OpsPerSecond > 0 {
 		fmt.Fprintf(&b, ", in the slowest second %.0f %% of that", 100**s.SlowestSecond/s.OpsPerSecond)
 	}

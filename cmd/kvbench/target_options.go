@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,10 +77,24 @@ func (o *targetOptions) resolve(c *cobra.Command) error {
 	if o.data != "" {
 		return errors.New("--data and --addr exclude each other: run the engine here, or ask a server")
 	}
+	if err := checkAdmin(o.admin); err != nil {
+		return err
+	}
 	for _, name := range embeddedFlags {
 		if c.Flags().Changed(name) {
 			return fmt.Errorf("--%s shapes an engine in this process; with --addr it is the server's to choose", name)
 		}
+	}
+	return nil
+}
+
+// checkAdmin checks the address of a server's admin pages; "" is none.
+func checkAdmin(address string) error {
+	if address == "" || strings.HasPrefix(address, unixPrefix) {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("--admin %s: %w: want HOST:PORT or unix:PATH, as kvd serve prints it", address, err)
 	}
 	return nil
 }

@@ -388,13 +388,14 @@ func shortfall(run *results.Run, load float64) (missed, late, refused float64) {
 func (c *curve) table() *report.Table {
 	t := &report.Table{
 		Head:    []string{"offered/s", "done/s", "p50", "p99", "p99.9", "max", "late", "refused", "CPU"},
-		Caption: "The median of the runs of each load. late: operations that began over 1 ms after they were due; refused: by the store, as it was overloaded; CPU: of all processors, by this process.",
+		Caption: "The median of the runs of each load. late: operations that began over 1 ms after they were due; refused: by the store, as it was overloaded; CPU: of all processors, by this process",
 	}
 	servers := slices.ContainsFunc(c.cells, report.OfServer)
 	if servers {
 		t.Head = append(t.Head, "server CPU")
-		t.Caption += " server CPU: by the server, of the processors that it may use."
+		t.Caption += "; server CPU: by the server, of the processors that it may use"
 	}
+	t.Caption += "."
 	for i, run := range c.runs {
 		missed, late, refused := shortfall(run, c.loads[i])
 		name := chart.Number(c.loads[i])
