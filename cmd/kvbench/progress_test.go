@@ -15,21 +15,30 @@ import (
 
 // TestWhatIsNotMeasuredShowsItsProgress: with the share that is done and the time that is left.
 func TestWhatIsNotMeasuredShowsItsProgress(t *testing.T) {
-	for _, test := range []struct{ line, shown string }{
-		{"run --threads 1 --keys 40 --preload 40 --warmup 4s --duration 1s", `(?m)^preload  [45]\d % of 40 keys, 10 a second, 2s left$`},
-		{"run --threads 1 --keys 40 --preload 40 --warmup 4s --duration 1s", `(?m)^preload  100 % of 40 keys, 10 a second, 0s left$`},
-		{"run --threads 1 --keys 40 --preload 40 --warmup 4s --duration 1s", `(?m)^warming up  50 % of 4s, 2s left$`},
-		{"sweep --threads 1 --keys 40 --rps 1 --warmup 3s --duration 1s --report r", `(?m)^preload  [45]\d % of 40 keys`},
-		{"sweep --threads 1 --keys 40 --rps 1 --warmup 3s --duration 1s --report r", `(?m)^warming up  67 % of 3s, 1s left$`},
-		{"ycsb --threads 1 --workload C --records 2560 --memory 64MiB --warmup 3s --duration 1s --report r", `(?m)^load  \d\d % of 2,560 records, \d+ a second, 2s left$`},
-		{"ycsb --threads 1 --workload C --records 2560 --memory 64MiB --warmup 3s --duration 1s --report r", `(?m)^audit  \d\d % of 2,560 records, \d+ a second, 2s left$`},
-		{"microbatch --stores server --readers 16 --sizes 16 --rows 10000 --reads 10 --runs 1 --report r", `(?m)^loading the table  \d % of 10,000 rows, \d+ a second, \S+ left$`},
+	for line, shown := range map[string][]string{
+		"run --threads 1 --keys 40 --preload 40 --warmup 4s --duration 1s": {
+			`(?m)^preload  [45]\d % of 40 keys, 10 a second, 2s left$`,
+			`(?m)^preload  100 % of 40 keys, 10 a second, 0s left$`,
+			`(?m)^warming up  50 % of 4s, 2s left$`,
+		},
+		"sweep --threads 1 --keys 40 --rps 1 --warmup 3s --duration 1s --report r": {
+			`(?m)^preload  [45]\d % of 40 keys`, `(?m)^warming up  67 % of 3s, 1s left$`,
+		},
+		"ycsb --threads 1 --workload C --records 2560 --memory 64MiB --warmup 3s --duration 1s --report r": {
+			`(?m)^load  \d\d % of 2,560 records, \d+ a second, 2s left$`,
+			`(?m)^audit  \d\d % of 2,560 records, \d+ a second, 2s left$`,
+		},
+		"microbatch --stores server --readers 16 --sizes 16 --rows 10000 --reads 10 --runs 1 --report r": {
+			`(?m)^loading the table  \d % of 10,000 rows, \d+ a second, \S+ left$`,
+		},
 	} {
 		t.Chdir(t.TempDir())
 		synctest.Test(t, func(t *testing.T) {
-			r := runCommand(t, t.Context(), func(m *memoryTarget) { m.takes = 100 * time.Millisecond }, strings.Fields(test.line)...)
+			r := runCommand(t, t.Context(), func(m *memoryTarget) { m.takes = 100 * time.Millisecond }, strings.Fields(line)...)
 			require.Equal(t, exitOK, r.code, r.stderr)
-			assert.Regexp(t, test.shown, r.stderr)
+			for _, pattern := range shown {
+				assert.Regexp(t, pattern, r.stderr)
+			}
 			assert.LessOrEqual(t, strings.Count(r.stderr, "preload  100 %"), 1)
 		})
 	}

@@ -174,7 +174,8 @@ func TestASweepGoesOnWithTheLoadsThatItHadFound(t *testing.T) {
 	})
 }
 
-// TestMicrobatchLoadsNoTableIfNothingIsMissing: and its statistics have each run once.
+// TestMicrobatchLoadsNoTableIfNothingIsMissing: and its statistics have each run once, also those of
+// earlier commands.
 func TestMicrobatchLoadsNoTableIfNothingIsMissing(t *testing.T) {
 	t.Chdir(t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
@@ -189,6 +190,9 @@ func TestMicrobatchLoadsNoTableIfNothingIsMissing(t *testing.T) {
 		require.Equal(t, exitOK, code, stderr)
 		assert.Zero(t, opened)
 		assert.Len(t, textLines(t, filepath.Join("m", "statistics.csv")), lines)
+		code, stderr, _ = onTargets(t.Context(), line, func() *memoryTarget { return table })
+		require.Equal(t, exitOK, code, stderr)
+		assert.Len(t, textLines(t, filepath.Join("m", "statistics.csv")), lines+3, "one head")
 	})
 }
 

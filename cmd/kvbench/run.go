@@ -138,7 +138,10 @@ func runPage(r *results.Result) *report.Page {
 	page := &report.Page{Title: "One workload", Result: r, Sections: report.Cells(r)}
 	for _, c := range r.Cells {
 		least, median, most := c.Rates()
-		page.Lead = fmt.Sprintf("%s: %s operations/s, %s to %s in %d runs.", c.Name(), grouped(median), grouped(least), grouped(most), len(c.Runs))
+		page.Lead = fmt.Sprintf("%s: %s operations/s.", c.Name(), grouped(median))
+		if len(c.Runs) > 1 {
+			page.Lead = fmt.Sprintf("%s: %s operations/s, %s to %s in %d runs.", c.Name(), grouped(median), grouped(least), grouped(most), len(c.Runs))
+		}
 	}
 	return page
 }

@@ -136,7 +136,9 @@ func partitionsLead(r *results.Result) string {
 }
 
 // change writes a ratio as a change in percent.
-func change(ratio float64) string { return fmt.Sprintf("%+.0f %%", 100*(ratio-1)) }
+func change(ratio float64) string {
+	return fmt.Sprintf("%+.0f %%", math.Round(100*(ratio-1))+0) // never -0
+}
 
 func partitionsSections(r *results.Result) []report.Section {
 	g := newGrid(r)
@@ -298,10 +300,8 @@ func (g *grid) multiples() report.Section {
 				continue
 			}
 			run := c.MedianRun()
-			line := &chart.Line{Plain: true, Series: slices.Index(g.mixes, mix)}
-			for i := range run.Series {
-				line.X, line.Y = append(line.X, run.Series[i].At), append(line.Y, run.Series[i].OpsPerSecond)
-			}
+			line := report.RateOverTime(run)
+			line.Series = slices.Index(g.mixes, mix)
 			top, end = max(top, slices.Max(line.Y)), max(end, slices.Max(line.X))
 			x := report.TimeAxis()
 			x.Max = &end

@@ -140,11 +140,20 @@ func Operations(c *results.Cell) *Table {
 	return t
 }
 
-// TimeAxis is the axis of figures of seconds, from the beginning of the measurement: the value of
-// a second stands at its end.
+// TimeAxis is the axis of figures of seconds, from the beginning of the measurement.
 func TimeAxis() chart.Axis {
 	zero := 0.0
 	return chart.Axis{Label: "time", Format: chart.Seconds, Min: &zero}
+}
+
+// RateOverTime is the rate of each second of a run, which has at least one: at its end, and that
+// of the first one also at its beginning.
+func RateOverTime(run *results.Run) *chart.Line {
+	line := &chart.Line{X: []float64{0}, Y: []float64{run.Series[0].OpsPerSecond}, Plain: true}
+	for i := range run.Series {
+		line.X, line.Y = append(line.X, run.Series[i].At), append(line.Y, run.Series[i].OpsPerSecond)
+	}
+	return line
 }
 
 // stallShare is the share of the median rate below which a second counts as a stall.
@@ -152,26 +161,17 @@ const stallShare = 1.0 / 3
 
 // OverTime is throughput over time, with stalls shaded, above the bytes on disk.
 func OverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
-	var at, rate []float64
-	rates := make([]float64, 0, len(run.Series))
-	for i := range run.Series {
-		s := &run.Series[i]
-		at, rate = append(at, s.At), append(rate, s.OpsPerSecond)
-		rates = append(rates, s.OpsPerSecond)
-	}
+	line := RateOverTime(run)
+	rates := line.Y[1:]
 	f := &chart.Figure{Title: "Throughput over time", X: TimeAxis(), Note: Note(r, c)}
 	var marks []chart.Mark
 	limit := loadgen.Median(rates) * stallShare
-	for i, v := range rate {
+	for i, v := range rates {
 		if v < limit {
-			from := 0.0
-			if i > 0 {
-				from = at[i-1]
-			}
-			marks = append(marks, &chart.Shade{From: from, To: at[i], Name: "under a third of the median rate"})
+			marks = append(marks, &chart.Shade{From: line.X[i], To: line.X[i+1], Name: "under a third of the median rate"})
 		}
 	}
-	marks = append(marks, &chart.Line{X: at, Y: rate, Plain: true})
+	marks = append(marks, line)
 	f.Panels = append(f.Panels, chart.Panel{Y: chart.Axis{Label: "operations/s"}, Marks: marks})
 	if files := filesOverTime(run); len(files.X) > 1 {
 		f.Title = "Throughput and files over time"

@@ -194,7 +194,9 @@ func others(differences []results.Difference) string {
 }
 
 // signed writes a ratio as a change in percent.
-func signed(ratio float64) string { return fmt.Sprintf("%+.1f %%", 100*(ratio-1)) }
+func signed(ratio float64) string {
+	return fmt.Sprintf("%+.1f %%", math.Round(1000*(ratio-1))/10+0) // never -0.0
+}
 
 // forest draws the differences as intervals. Better is green, worse is orange.
 func forest(title string, differences []results.Difference, notes []string) *chart.Figure {

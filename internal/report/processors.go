@@ -19,15 +19,13 @@ func ProcessorsOverTime(r *results.Result, c *results.Cell, run *results.Run) *c
 	for i := range run.Series {
 		s := &run.Series[i]
 		if s.ServerCPU != nil {
-			server.X, server.Layers[0].Y = append(server.X, s.At), append(server.Layers[0].Y, *s.ServerCPU)
+			addSecond(server, i, s.At, *s.ServerCPU)
 		}
-		if s.OwnCPU == nil || s.OtherCPU == nil {
-			continue
+		if s.OwnCPU != nil && s.OtherCPU != nil {
+			addSecond(area, i, s.At, *s.OwnCPU, *s.OtherCPU)
 		}
-		area.X = append(area.X, s.At)
-		area.Layers[0].Y, area.Layers[1].Y = append(area.Layers[0].Y, *s.OwnCPU), append(area.Layers[1].Y, *s.OtherCPU)
 	}
-	if len(area.X) < 2 {
+	if known(area) < 2 {
 		return nil
 	}
 	all := 1.0
@@ -35,7 +33,7 @@ func ProcessorsOverTime(r *results.Result, c *results.Cell, run *results.Run) *c
 		Title: "Processors over time", X: TimeAxis(), Note: Note(r, c),
 		Panels: []chart.Panel{{Y: chart.Axis{Label: "of all processors", Format: chart.Percent, Max: &all}, Height: 110, Marks: []chart.Mark{area}}},
 	}
-	if len(server.X) > 1 {
+	if known(server) > 1 {
 		f.Panels = append(f.Panels, chart.Panel{Y: chart.Axis{Label: "of its own", Format: chart.Percent, Max: &all}, Height: 90, Marks: []chart.Mark{server}})
 		note += " Below: the share that the server had of the processors that it may use."
 	}
@@ -43,6 +41,29 @@ func ProcessorsOverTime(r *results.Result, c *results.Cell, run *results.Run) *c
 		f.Note = append(f.Note, note)
 	}
 	return f
+}
+
+// addSecond adds the shares of a second to an area, of the first one also at its beginning.
+func addSecond(area *chart.Area, second int, at float64, shares ...float64) {
+	times := []float64{at}
+	if second == 0 {
+		times = []float64{0, at}
+	}
+	for _, t := range times {
+		area.X = append(area.X, t)
+		for i, share := range shares {
+			area.Layers[i].Y = append(area.Layers[i].Y, share)
+		}
+	}
+}
+
+// known returns how many seconds an area has.
+func known(area *chart.Area) int {
+	n := len(area.X)
+	if n > 0 && area.X[0] == 0 {
+		n--
+	}
+	return n
 }
 
 // serverUse returns what a run took of the processors of a server; nil if it is not known, and

@@ -23,8 +23,8 @@ func TestProcessorsAreDrawnWhereTheyAreKnown(t *testing.T) {
 		run.Series[n].OwnCPU, run.Series[n].OtherCPU = &own, &other
 	}
 	area := ProcessorsOverTime(r, c, run).Panels[0].Marks[0].(*chart.Area)
-	assert.Equal(t, []float64{1, 3}, area.X)
-	assert.Equal(t, []float64{0.2, 0.2}, area.Layers[1].Y)
+	assert.Equal(t, []float64{0, 1, 3}, area.X, "the first second from its beginning on")
+	assert.Equal(t, []float64{0.2, 0.2, 0.2}, area.Layers[1].Y)
 	assert.Contains(t, (&Page{Result: r, Sections: Cells(r)}).HTML(), "this process, with the store")
 
 	c.Target = map[string]any{"kind": "server"}

@@ -239,6 +239,7 @@ func TestAForestIsNotAsWideAsItsWidestInterval(t *testing.T) {
 		assert.InDelta(t, c.low, low, 1e-9)
 		assert.InDelta(t, c.high, high, 1e-9)
 	}
+	assert.Equal(t, "+0.0 %", signed(0.9999))
 	wide, narrow := row(0.01, 1.02, 50), row(0.9, 1, 11)
 	assert.Equal(t, "-99.0 % to over +1000.0 %", intervalText(&wide))
 	assert.Equal(t, "-10.0 % to +1000.0 %", intervalText(&narrow))
