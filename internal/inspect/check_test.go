@@ -301,6 +301,9 @@ func TestAnOlderLogIsFound(t *testing.T) {
 	r := check(t, fsys)
 	require.ErrorIs(t, r.Err(), kv.ErrCorrupt)
 	assert.ErrorContains(t, r.Err(), "newer segments are missing")
+	_, err = engine.Open("data", engine.Options{FS: fsys})
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	assert.ErrorContains(t, err, "its end is missing", "the store is not served without the writes that the log had")
 }
 
 func TestFilesThatNobodyNeedsAreNoted(t *testing.T) {

@@ -119,9 +119,13 @@ func (s *InPlace) plan() error {
 			return fmt.Errorf("partition %d: %w", id, err)
 		}
 		s.report.Entries += p.version.Entries()
+		s.parts = append(s.parts, p.part)
 		if len(p.rewrites) > 0 {
 			s.places = append(s.places, p)
 		}
+	}
+	if most := s.mostFlushed(); most >= s.log.next {
+		return errOnlyTables(kv.Corruptf(descriptor.LogDir(s.dir), -1, "the log ends before number %d, but tables hold everything up to %d", s.log.next, most))
 	}
 	for _, p := range s.places {
 		if err := p.plan(); err != nil {

@@ -496,7 +496,20 @@ func TestWhatIsNotRepairedInPlace(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrCorrupt, name)
 		require.ErrorContains(t, err, "kvd repair SRC DST", name)
 	}
-	disk := inPlaceDamage(t, h)
+	disk := h.disk.KillImage()
+	for _, name := range h.named(".wal") {
+		replace(t, disk, name, nil)
+	}
+	for name, content := range h.halfway { // an older copy of the log
+		if path.Dir(name) == descriptor.LogDir(damagedDir) {
+			replace(t, disk, name, content)
+		}
+	}
+	_, err := repairInPlace(t, disk, "", true)
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	require.ErrorContains(t, err, "the log ends before")
+
+	disk = inPlaceDamage(t, h)
 	lock, err := descriptor.Lock(disk, damagedDir)
 	require.NoError(t, err)
 	_, err = repairInPlace(t, disk, "", true)

@@ -180,6 +180,47 @@ func TestMissingLogIsDamage(t *testing.T) {
 	require.ErrorIs(t, err, told)
 }
 
+// A last segment that was cut after a crash has a torn tail, or ends at a frame. It is known to be
+// cut if tables hold a number that it does not reach, because that was synced.
+func TestALogThatEndsBeforeTheTablesIsDamage(t *testing.T) {
+	disk := newDisk(t)
+	o := testOptions(disk)
+	o.idleMark = time.Hour
+	l, _, _ := mustOpen(t, o)
+	var last rec
+	for range 3 {
+		last = put(t, l, "synced", 1, synced)
+	}
+	disk = disk.KillImage()
+	require.NoError(t, l.Close())
+	name := segmentName(testDir, 1)
+	var frames []int64
+	info, err := Dump(disk, name, func(f FrameInfo) error {
+		frames = append(frames, f.Offset)
+		return nil
+	})
+	require.NoError(t, err)
+	o.Fresh, o.MinSeq = false, last.base
+	for _, cut := range []int64{frames[len(frames)-1], frames[len(frames)-1] + 8, info.End - 1, info.End} {
+		image := disk.KillImage()
+		f, err := image.OpenReadWrite(name)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(f.Truncate(cut), f.Close()))
+		o.FS = image
+		_, err = Replay(o, func(Record) error { return nil })
+		l, _, _, openErr := openAll(o)
+		if cut == info.End {
+			require.NoError(t, errors.Join(err, openErr))
+			require.NoError(t, l.Close())
+			continue
+		}
+		for _, err := range []error{err, openErr} {
+			require.ErrorIs(t, err, kv.ErrCorrupt, "cut at %d of %d", cut, info.End)
+			require.ErrorContains(t, err, "its end is missing")
+		}
+	}
+}
+
 func TestStaleOriginalBesideItsCopy(t *testing.T) {
 	w := newWorld(t)
 	w.open()

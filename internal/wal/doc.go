@@ -143,6 +143,14 @@
 // To shrink that window, an idle log adds a mark after [DefaultIdleMark], and an orderly
 // Close writes into the header where the log ended.
 //
+// A last segment that was cut looks like a torn tail if the cut removed every later frame that
+// says how far the log was synced, marks included. Two things outside of the frames tell the
+// two apart. After an orderly Close, the header does. After a crash, a log that ends before a
+// number that tables hold ([Options.MinSeq]) was synced further, since a flush waits for that.
+// What remains is not noticed: a cut, after a crash and before the next opening, behind the
+// place up to which every partition has flushed. If it falls between two frames, nothing is
+// dropped either. An archive of the log has what was cut off, as far as it came.
+//
 // # Rotation
 //
 // The next segment exists, durably, before an end frame is written to the old one. The

@@ -92,6 +92,10 @@ func scanForOpen(o Options, replay func(Record) error) (*recoveryScan, error) {
 	if err == nil && len(s.live) == 0 && !o.Fresh {
 		err = kv.Corruptf(o.Dir, -1, "the commit log is missing")
 	}
+	if next := max(s.next, s.last+1); err == nil && !o.Fresh && o.MinSeq >= next {
+		err = kv.Corruptf(o.Dir, -1, "the log ends before number %d, but was synced up to number %d, which tables hold: "+
+			"its end is missing, and with it perhaps acknowledged writes", next, o.MinSeq)
+	}
 	if err == nil {
 		return s, nil
 	}

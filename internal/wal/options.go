@@ -37,8 +37,8 @@ type Options struct {
 	// log. Default: an error without figures.
 	Refusal func(cause error) error
 
-	// MinSeq is the highest number known outside of the log. New numbers are
-	// greater.
+	// MinSeq is the highest number known outside of the log, which was synced up to it. New
+	// numbers are greater. A log that ends before it has lost its end, unless Fresh is set.
 	MinSeq kv.SeqNum
 	// Fresh says that the store is being created, so that there may be no log yet.
 	// Otherwise a missing log is damage.
