@@ -50,8 +50,9 @@ var programSum = sync.OnceValues(func() (string, error) {
 	return strconv.FormatUint(sum.Sum64(), 16), errors.Join(err, program.Close())
 })
 
-// syncProbes is the number of syncs of which measureSync returns the median.
-const syncProbes = 16
+// syncProbes is the number of syncs of which measureSync returns the median: odd, and few, as a
+// busy disk may take a tenth of a second for each.
+const syncProbes = 5
 
 // measureSync returns how long a disk takes to sync a page that was written: the median of
 // a few. Its file in dir is removed.

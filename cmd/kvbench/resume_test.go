@@ -20,13 +20,13 @@ import (
 )
 
 // inMemory runs a command line until a context ends, on new stores in memory of which each
-// operation takes 10 ms, and returns how many of them it opened.
+// operation takes 50 ms, and returns how many of them it opened.
 func inMemory(ctx context.Context, line string) (code int, stderr string, opened int) {
 	return onTargets(ctx, line, slowTarget)
 }
 
 func slowTarget() *memoryTarget {
-	return &memoryTarget{values: make(map[string][]byte), takes: 10 * time.Millisecond}
+	return &memoryTarget{values: make(map[string][]byte), takes: 50 * time.Millisecond}
 }
 
 func onTargets(ctx context.Context, line string, target func() *memoryTarget) (code int, stderr string, opened int) {
