@@ -2,7 +2,6 @@ package replicated
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -254,13 +253,7 @@ func TestCallersOutliveLeaders(t *testing.T) {
 		acknowledged := make([]int, clients)
 		for client := range clients {
 			callers.Go(func() {
-				for {
-					select {
-					case <-done:
-						return
-					default:
-					}
-					c.insist(client, acknowledged[client])
+				for c.insist(done, client, acknowledged[client]) {
 					acknowledged[client]++
 					time.Sleep(10 * time.Millisecond)
 				}
@@ -284,29 +277,6 @@ func TestCallersOutliveLeaders(t *testing.T) {
 			}
 		}
 	})
-}
-
-// insist writes a key that must be absent, on one node after the other, until one of
-// them says that it is written.
-func (c *cluster) insist(client, i int) {
-	for attempt := 0; ; attempt++ {
-		w := &kv.Write{
-			Op: kv.Op{Kind: kv.KindPut, Key: fmt.Appendf(nil, "client %d write %d", client, i), Value: []byte("x")}, If: &kv.Condition{Kind: kv.IfAbsent},
-			RequestID: kv.RequestID{ClientID: uint64(client + 1), Sequence: uint64(i + 1), Retried: attempt > 0},
-		}
-		n := c.nodes[attempt%len(c.nodes)]
-		ctx, cancel := context.WithTimeout(c.t.Context(), 500*time.Millisecond)
-		err := errors.Join(n.store.Write(ctx, []*kv.Write{w}), w.Err)
-		cancel()
-		switch {
-		case err == nil:
-			return
-		case errors.Is(err, kv.ErrUncertain), errors.Is(err, kv.ErrNotLeader), errors.Is(err, context.DeadlineExceeded):
-			time.Sleep(20 * time.Millisecond)
-		default:
-			require.NoError(c.t, err, "client %d write %d attempt %d", client, i, attempt)
-		}
-	}
 }
 
 // A single node is a cluster too.

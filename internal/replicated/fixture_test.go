@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,10 +38,19 @@ type node struct {
 	c     *cluster
 	id    uint64
 	fs    *vfs.Mem
-	store *engine.Engine
+	store *engine.Engine // of the goroutine of the test; others call now
+	dead  atomic.Bool    // its power is lost: no message leaves
 
-	mu  sync.Mutex
-	log *Log
+	mu      sync.Mutex
+	log     *Log
+	running *engine.Engine
+}
+
+// now returns the store, nil while the node is stopped.
+func (n *node) now() *engine.Engine {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.running
 }
 
 // startCluster starts so many stores.
@@ -74,8 +84,11 @@ func (n *node) open() error {
 	n.mu.Lock()
 	n.log = log
 	n.mu.Unlock()
+	n.dead.Store(false)
 	store, err := engine.Open("data", o)
-	n.store = store
+	n.mu.Lock()
+	n.store, n.running = store, store
+	n.mu.Unlock()
 	return err
 }
 
@@ -87,12 +100,13 @@ func (n *node) stop() {
 	}
 	require.NoError(n.c.t, n.store.Close(), "node %d", n.id)
 	n.mu.Lock()
-	n.log, n.store = nil, nil
+	n.log, n.store, n.running = nil, nil, nil
 	n.mu.Unlock()
 }
 
 // crash stops the node as a power cut does: what was not synced is lost.
 func (n *node) crash() {
+	n.dead.Store(true)
 	image := n.fs.CrashImage(vfs.DropAll, nil)
 	n.stop()
 	n.fs = image
@@ -121,7 +135,7 @@ func (c *cluster) cutOff(id uint64) {
 func (n *node) Send(messages []*pb.Message) {
 	for _, m := range messages {
 		n.c.mu.Lock()
-		lost := n.c.drop != nil && n.c.drop(n.id, m.GetTo(), m)
+		lost := n.dead.Load() || n.c.drop != nil && n.c.drop(n.id, m.GetTo(), m)
 		n.c.mu.Unlock()
 		to := n.c.nodes[m.GetTo()-1]
 		to.mu.Lock()
