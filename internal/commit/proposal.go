@@ -67,6 +67,16 @@ type Commit struct {
 // kv.ErrUncertain for a write that was sent before and is so old that its outcome
 // is forgotten; kv.ErrRequestIDReused; else those of Log.Append.
 func Propose(p *Proposal) (*Commit, error) {
+	c, err := Append(p)
+	if err == nil {
+		c.Flush()
+	}
+	return c, err
+}
+
+// Append is Propose for a caller that appends several proposals before it has the log write
+// them together: it must call Flush for the last of them, and before it waits for anything.
+func Append(p *Proposal) (*Commit, error) {
 	c, err := p.propose()
 	if err != nil || c.deduplicated {
 		p.Settled()
@@ -74,14 +84,19 @@ func Propose(p *Proposal) (*Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.deduplicated {
-		// Proposals that other goroutines are about to append share the write: with 256 callers
-		// over the network the log is written once for 22 commits instead of 2.
-		runtime.Gosched()
-		c.participants[0].log.Flush()
-		c.Wake()
-	}
 	return c, nil
+}
+
+// Flush has the log write the records of c and of all commits before it.
+func (c *Commit) Flush() {
+	if c.deduplicated {
+		return
+	}
+	// Proposals that other goroutines are about to append share the write: with 256 callers
+	// over the network the log is written once for 22 commits instead of 2.
+	runtime.Gosched()
+	c.participants[0].log.Flush()
+	c.Wake()
 }
 
 func (p *Proposal) propose() (*Commit, error) {

@@ -234,17 +234,28 @@ func (p *proposal) lead() *commit.Coordinator {
 
 // propose proposes p once there is room in memory and in the log.
 func (e *Engine) propose(ctx context.Context, p *proposal) (*commit.Commit, error) {
+	c, err := e.append(ctx, p, func() {})
+	if err == nil {
+		c.Flush()
+	}
+	return c, err
+}
+
+// append is propose for a caller that has the log write several proposals together. Before it
+// waits it calls flush, which has the log write those that the caller has appended.
+func (e *Engine) append(ctx context.Context, p *proposal, flush func()) (*commit.Commit, error) {
 	for {
-		if err := e.across.take(ctx, p.bytes); err != nil {
+		if err := e.across.take(ctx, p.bytes, flush); err != nil {
 			return nil, err
 		}
-		c, err := commit.Propose(&commit.Proposal{
+		c, err := commit.Append(&commit.Proposal{
 			Shares: p.concerned(), Durability: p.options.Durability, RequestID: p.options.RequestID, Timed: p.options.Stages != nil,
 			Settled: func() { e.across.release(p.bytes) },
 		})
 		if !errors.Is(err, wal.ErrNoRoomYet) {
 			return c, err
 		}
+		flush()
 		if err := p.to.log.AwaitRoom(ctx); err != nil {
 			return nil, err
 		}

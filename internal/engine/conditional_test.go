@@ -165,3 +165,56 @@ func incrementUnderGuards(ctx context.Context, e *Engine, hot, cold string, also
 	_, err := e.Apply(ctx, &batch, memory)
 	return err
 }
+
+func ifAbsent(key, value string, id kv.RequestID) *kv.Write {
+	op := kv.Op{Kind: kv.KindPut, Key: []byte(key), Value: []byte(value)}
+	return &kv.Write{Op: op, If: &kv.Condition{Kind: kv.IfAbsent}, Durability: kv.DurabilitySync, RequestID: id}
+}
+
+// Conditional writes of one call are written and synced together.
+func TestConditionalWritesOfACallShareASync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, small(vfs.NewMem()))
+		var writes []*kv.Write
+		for i := range 100 {
+			writes = append(writes, ifAbsent(key(i), "v", kv.RequestID{}))
+		}
+		before := e.Stats().Log
+		require.NoError(t, e.Write(t.Context(), writes))
+		after := e.Stats().Log
+		for _, w := range writes {
+			require.NoError(t, w.Err)
+		}
+		assert.EqualValues(t, 100, after.Records-before.Records)
+		assert.EqualValues(t, 1, after.Frames-before.Frames)
+		assert.EqualValues(t, 1, after.Syncs-before.Syncs)
+	})
+}
+
+// Before a call of conditional writes waits, what it has appended is written: it may be that
+// which it waits for.
+func TestConditionalWritesDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, small(vfs.NewMem()))
+		var large []*kv.Write
+		for i := range 3 {
+			large = append(large, ifAbsent(key(i), string(make([]byte, e.across.limit/2)), kv.RequestID{}))
+		}
+		require.NoError(t, e.Write(t.Context(), large))
+		for _, w := range large {
+			require.NoError(t, w.Err)
+		}
+
+		id := kv.RequestID{ClientID: 1, Sequence: 1}
+		first := ifAbsent("k", "v", id)
+		require.NoError(t, e.Write(t.Context(), []*kv.Write{first}))
+		require.NoError(t, first.Err)
+		id.Retried = true
+		other, again := ifAbsent("other", "v", kv.RequestID{}), ifAbsent("k", "v", id)
+		require.NoError(t, e.Write(t.Context(), []*kv.Write{other, again}))
+		require.NoError(t, other.Err)
+		require.NoError(t, again.Err)
+		assert.True(t, again.Deduplicated)
+		assert.Equal(t, first.Version, again.Version)
+	})
+}

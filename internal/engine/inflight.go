@@ -39,11 +39,14 @@ func newInflight(limit int64, reason string) *inflight {
 }
 
 // take waits until the bytes fit, at most until ctx ends or for patience. On an error it
-// has taken nothing.
-func (f *inflight) take(ctx context.Context, bytes int64) error {
+// has taken nothing. Before it waits it calls every function of before.
+func (f *inflight) take(ctx context.Context, bytes int64, before ...func()) error {
 	p := f.enter(bytes)
 	if p == nil {
 		return nil
+	}
+	for _, do := range before {
+		do()
 	}
 	t := time.NewTimer(patience)
 	defer t.Stop()
