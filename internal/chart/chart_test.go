@@ -87,7 +87,9 @@ func figures() map[string]*Figure {
 			Title: "B against A", X: Axis{Label: "difference", Format: Percent},
 			Panels: []Panel{{Y: Axis{Kind: Categories, Names: []string{"get p99", "put p99", "operations/s"}}, Height: 100, Marks: []Mark{
 				&Rule{X: fixed(0), Name: "no difference"},
-				&Intervals{Rows: []Interval{{0, -0.05, 0.01, 0.06, 0}, {1, 0.08, 0.1, 0.12, 1}, {2, -0.12, -0.1, -0.09, 1}}},
+				&Intervals{Rows: []Interval{
+					{Row: 0, Low: -0.05, Mid: 0.01, High: 0.06}, {Row: 1, Low: 0.08, Mid: 0.1, High: 0.12, Series: 1}, {Row: 2, Low: -0.12, Mid: -0.1, High: -0.09, Series: 1},
+				}},
 			}}},
 		},
 		"keys": {

@@ -86,7 +86,9 @@ type Intervals struct {
 type Interval struct {
 	Row            int // a category of the y axis
 	Low, Mid, High float64
-	Series         int
+	// LowCut and HighCut: the interval goes on beyond Low or High, which an arrow shows.
+	LowCut, HighCut bool
+	Series          int
 }
 
 func (v *Intervals) extent(x, _ func(float64)) {
@@ -104,9 +106,18 @@ func (v *Intervals) draw(p *plot) {
 		y := p.y.at(float64(r.Row))
 		class := seriesClass(r.Series)
 		p.line("w "+class, p.x.at(r.Low), y, p.x.at(r.High), y)
-		for _, end := range []float64{r.Low, r.High} {
-			p.line("w "+class, p.x.at(end), y-4, p.x.at(end), y+4)
-		}
+		p.intervalEnd(class, p.x.at(r.Low), y, -1, r.LowCut)
+		p.intervalEnd(class, p.x.at(r.High), y, 1, r.HighCut)
 		p.marker(r.Series, p.x.at(r.Mid), y, p.y.describe(float64(r.Row))+": "+p.x.describe(r.Mid)+" ("+p.x.describe(r.Low)+" to "+p.x.describe(r.High)+")")
 	}
+}
+
+// intervalEnd draws a bar across the end of an interval or, if that is cut off, an arrow in its
+// direction, -1 or 1.
+func (p *plot) intervalEnd(class string, x, y, direction float64, cut bool) {
+	if cut {
+		p.path("m "+class, path([][]point{{{x + 5*direction, y}, {x - 2*direction, y - 4}, {x - 2*direction, y + 4}}}, true), "")
+		return
+	}
+	p.line("w "+class, x, y-4, x, y+4)
 }

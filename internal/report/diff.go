@@ -28,7 +28,7 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 		}
 	}
 	note := fmt.Sprintf("In at most %s of comparisons of equal programs any figure is called better or worse: Welch's statistic, corrected by Holm's procedure, "+
-		"at the last level of which the intervals are drawn. A difference within the least that counts, or within the spread of the runs of either side, gets no verdict. Wide intervals are cut off in the picture.",
+		"at the last level of which the intervals are drawn. A difference within the least that counts, or within the spread of the runs of either side, gets no verdict. Arrows: the interval is wider than the picture.",
 		chart.Percent(results.FalseAlarms))
 	notes := append(Note(b, nil), note)
 	p.Sections = []Section{
@@ -211,7 +211,10 @@ func forest(title string, differences []results.Difference, notes []string) *cha
 			name = d.Cell + ", " + d.Metric
 		}
 		series := map[results.Verdict]int{results.Same: 7, results.Unknown: 7, results.Better: 2, results.Worse: 1}[d.Verdict]
-		rows.Rows = append(rows.Rows, chart.Interval{Row: len(y.Names), Low: max(d.Low-1, low), Mid: min(max(d.Ratio-1, low), high), High: min(d.High-1, high), Series: series})
+		rows.Rows = append(rows.Rows, chart.Interval{
+			Row: len(y.Names), Low: max(d.Low-1, low), Mid: min(max(d.Ratio-1, low), high), High: min(d.High-1, high),
+			LowCut: d.Low-1 < low, HighCut: d.High-1 > high, Series: series,
+		})
 		y.Names = append(y.Names, name)
 	}
 	return &chart.Figure{

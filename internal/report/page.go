@@ -166,7 +166,7 @@ type sectionView struct {
 }
 
 // mostColumns is how many columns of figures the width of a page holds in its usual font.
-const mostColumns = 8
+const mostColumns = 7
 
 // mostRows is how many rows a table may have that is not folded.
 const mostRows = 50

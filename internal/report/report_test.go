@@ -239,6 +239,8 @@ func TestAForestIsNotAsWideAsItsWidestInterval(t *testing.T) {
 		assert.InDelta(t, c.low, low, 1e-9)
 		assert.InDelta(t, c.high, high, 1e-9)
 	}
+	svg := forest("t", []results.Difference{row(0.5, 0.99, 1.1), row(0.95, 1, 3)}, nil).SVG()
+	assert.Equal(t, 2+2, strings.Count(svg, `<path class="m s7"`), "the estimates, and arrows at the ends that are cut off")
 	assert.Equal(t, "+0.0 %", signed(0.9999))
 	wide, narrow := row(0.01, 1.02, 50), row(0.9, 1, 11)
 	assert.Equal(t, "-99.0 % to over +1000.0 %", intervalText(&wide))
