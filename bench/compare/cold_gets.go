@@ -26,13 +26,17 @@ var (
 
 func coldCell(r coldRead) string { return fmt.Sprintf("cold get, %s, %d threads", r.name, coldThreads) }
 
+// coldLoadBytes is the memory with which the stores are loaded: with little, that takes
+// far longer than the gets.
+const coldLoadBytes = 1 << 30
+
 // coldContest reads a store that has settled and is far larger than its memory, while
 // nothing stays in the page cache. The heap has no soft limit: with so little memory it
 // would be that of the generator.
 func coldContest(o *contestOptions, r coldRead) *contest {
 	c := getContest(o, []*read{{r.name, r.distribution, 1, 1}}, r.valueBytes, coldThreads)
 	c.name = coldCell(r)
-	c.setup.HeapBytes = 0
+	c.setup.HeapBytes, c.loadBytes = 0, coldLoadBytes
 	c.cells[0].name, c.cells[0].cold = coldCell(r), true
 	return c
 }

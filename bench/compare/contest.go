@@ -21,6 +21,9 @@ type contest struct {
 	cells   []cell
 	rounds  int
 	setup   setup // without the engine and the directory
+	// loadBytes is the memory with which stores are loaded, before they are opened again
+	// with that of the setup; 0: they are not opened again.
+	loadBytes int64
 	// fresh gives every slot a new store and a new process; otherwise an engine keeps
 	// both from slot to slot and from cell to cell.
 	fresh bool
@@ -192,6 +195,14 @@ func (a *arena) call(ctx context.Context, c *contest, name string) (*engineWorke
 	if err := os.Mkdir(s.Store.Dir, 0o700); err != nil {
 		return nil, err
 	}
+	if c.loadBytes > 0 {
+		first := s
+		first.Store.MemoryBytes, first.HeapBytes = c.loadBytes, 0
+		if err := errors.Join(a.opened(ctx, first, func(*engineWorker) error { return nil }), disk.Sync(a.dir)); err != nil {
+			return nil, err
+		}
+		s.Again = true
+	}
 	profile := ""
 	if a.profiles != "" {
 		profile = filepath.Join(a.profiles, name+".prof")
@@ -204,7 +215,7 @@ func (a *arena) call(ctx context.Context, c *contest, name string) (*engineWorke
 	err = p.waitReady(func(entries int) {
 		a.progress.Show("%s: %s loads, %d of %d entries, %.0f s", c.name, name, entries, s.entries(), time.Since(begin).Seconds())
 	})
-	if err == nil && s.entries() > 0 {
+	if err == nil && s.entries() > 0 && !s.Again {
 		a.progress.Line("%s: %s loaded %d entries in %.1f s and settled in %.1f s",
 			c.name, name, s.entries(), p.ready.Load.Seconds(), p.ready.Settle.Seconds())
 		err = disk.Sync(a.dir)

@@ -54,7 +54,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 		defer p.end()
 		target = p
 	}
-	res, err := r.measure(cfg.Duration, p, func(w watch) (*workload.Summary, error) {
+	res, err := r.measure(cfg.Warmup, cfg.Duration, p, func(w watch) (*workload.Summary, error) {
 		return workload.Run(ctx, target, cfg, workload.Observer{
 			Second: w.second, Measured: w.measured, Interval: func(line workload.Line) error { return w.interval(line.OpsPerSecond) },
 		})
@@ -72,7 +72,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 // performTrial runs a trial and checks every answer.
 func (r runner) performTrial(ctx context.Context, b *workload.Bench, t *trial) (result, error) {
 	_, lossy := r.store.(peers.LossyTransactor)
-	res, err := r.measure(t.Span.Duration, nil, func(w watch) (*workload.Summary, error) {
+	res, err := r.measure(t.Span.Warmup, t.Span.Duration, nil, func(w watch) (*workload.Summary, error) {
 		return t.run(ctx, b, lossy, loadgen.Observer{
 			Second: w.second, Measured: w.measured, Interval: func(s loadgen.Sample) error { return w.interval(s.OpsPerSecond) },
 		})
@@ -89,7 +89,7 @@ func (r runner) performTrial(ctx context.Context, b *workload.Bench, t *trial) (
 
 // performScanMix runs the mix with scans and checks every answer.
 func (r runner) performScanMix(ctx context.Context, d dataset, m *scanMix) (result, error) {
-	res, err := r.measure(m.Span.Duration, nil, func(w watch) (*workload.Summary, error) {
+	res, err := r.measure(m.Span.Warmup, m.Span.Duration, nil, func(w watch) (*workload.Summary, error) {
 		return m.run(ctx, r.store, d, loadgen.Observer{
 			Second: w.second, Measured: w.measured, Interval: func(s loadgen.Sample) error { return w.interval(s.OpsPerSecond) },
 		})
@@ -111,22 +111,23 @@ type watch struct {
 	interval func(opsPerSecond float64) error
 }
 
-// measure measures a run of a duration, with a pulse or none, all but the user's bytes.
-func (r runner) measure(duration time.Duration, p *pulse, run func(watch) (*workload.Summary, error)) (result, error) {
+// measure measures a run of a duration after a warm-up, with a pulse or none, all but the
+// user's bytes.
+func (r runner) measure(warmup, duration time.Duration, p *pulse, run func(watch) (*workload.Summary, error)) (result, error) {
 	debug.FreeOSMemory() // do not charge this task for the garbage of others
 	var o outcome
 	var ends []time.Time // of o.Seconds
-	var read readBytes   // before the measurement, which the warm-up precedes
-	memory, cpu, written, begin := memoryNow(), process.OwnCPU(), writtenNow(), time.Now()
+	memory, cpu, written, read, begin := memoryNow(), process.OwnCPU(), writtenNow(), readNow(r.store), time.Now()
 	summary, err := run(watch{
 		second: func(s loadgen.Sample) {
 			o.Seconds, ends = append(o.Seconds, second{OpsPerSecond: s.OpsPerSecond}), append(ends, time.Now())
 		},
 		measured: func(begins bool) {
-			if begins {
-				read = readNow(r.store)
-			} else {
+			switch {
+			case !begins:
 				o.Read = readNow(r.store).since(read)
+			case warmup > 0: // without one the operations have begun
+				read = readNow(r.store)
 			}
 		},
 		interval: func(opsPerSecond float64) error {

@@ -119,7 +119,7 @@ func (a *arena) opened(ctx context.Context, s setup, use func(*engineWorker) err
 		return err
 	}
 	if !s.Again {
-		a.progress.Line("  loaded in %.1f s, settled in %.1f s", p.ready.Load.Seconds(), p.ready.Settle.Seconds())
+		a.progress.Line("  %s loaded in %.1f s, settled in %.1f s", p.name, p.ready.Load.Seconds(), p.ready.Settle.Seconds())
 	}
 	return use(p)
 }
