@@ -209,6 +209,17 @@ func (c *clock) readLocked() time.Time {
 	return c.mu.value
 }
 
+// raise makes a clock that runs free say at least a time. It then goes at half the speed of
+// time until the wall clock has caught up.
+func (c *clock) raise(ms uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if least := time.UnixMilli(int64(ms)); c.readLocked().Before(least) {
+		c.mu.value = least
+		c.last.Store(&reading{ms, c.mu.at})
+	}
+}
+
 func unixMilli(t time.Time) uint64 { return uint64(max(t.UnixMilli(), 0)) }
 
 // use makes sure that there is a durable line. It must return nil before a key with an

@@ -312,7 +312,7 @@ func (e *Engine) partitionOptions(id int) partition.Options {
 		ValueThreshold: o.ValueThreshold, TableBytes: o.tableBytes, Table: o.table, Compaction: o.compaction, AtRest: e.atRest.Load,
 	}
 	if e.member != nil {
-		options.Position = e.member.positionAt
+		options.Position = func(flushed kv.SeqNum) []byte { return e.member.positionAt(id, flushed) }
 	}
 	return options
 }

@@ -202,6 +202,7 @@ func (m *member) Lead(t Tenure) {
 	if m.tenure != nil {
 		m.endTenure(leaderless(m.log))
 	}
+	m.e.clock.raise(m.state.Time)
 	m.tenure = newTenureLog(m, t, m.next)
 	m.next = nil
 	for _, c := range m.tenure.coordinators {

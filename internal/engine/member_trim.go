@@ -90,8 +90,8 @@ func (m *member) trim() error {
 	keep, ok := m.places.before(m.e.opts.SegmentBytes)
 	if upTo := min(lowest.Index, keep.Index); ok && upTo > m.compacted {
 		m.compacted = upTo
-		m.log.Compact(upTo)
 		m.places.forget(upTo)
+		m.log.Compact(upTo)
 	}
 	return nil
 }
@@ -120,10 +120,15 @@ func savedPosition(p *partition.Partition) (*Position, error) {
 	return &at, nil
 }
 
-// positionAt implements partition.Options.Position.
-func (m *member) positionAt(flushed kv.SeqNum) []byte {
-	at, ok := m.places.at(flushed)
+// positionAt returns what a partition saves as its position with a flush up to a number; nil: the
+// one that it has saved before stays. It is older than nameSpan, unless that is too much of the
+// log, so that a restart learns the request ids of recent writes.
+func (m *member) positionAt(id int, flushed kv.SeqNum) []byte {
+	at, ok := m.places.at(flushed, time.Now().Add(-nameSpan), nameSpanSegments*m.e.opts.SegmentBytes)
 	if !ok {
+		return nil
+	}
+	if saved, err := savedPosition(m.e.partitions[id]); err != nil || saved != nil && saved.Index >= at.Index {
 		return nil
 	}
 	return at.Encode()

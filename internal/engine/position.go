@@ -3,7 +3,9 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -57,13 +59,13 @@ func DecodePosition(b []byte) (Position, error) {
 }
 
 // positions knows where in the log the store has been: a sample of places. A partition that has
-// flushed all numbers up to one saves the newest place that is not above it. That the place may
-// be lower than what is flushed costs a longer replay, in which what is in tables is skipped by
-// number.
+// flushed all numbers up to one saves a place that is not above it. That the place may be lower
+// than what is flushed costs a longer replay, in which what is in tables is skipped by number,
+// and whose request ids are remembered: see nameSpan.
 type positions struct {
 	mu      sync.Mutex
 	now     logPlace
-	samples []logPlace // ascending; the first is not above any position that was saved
+	samples []logPlace // ascending
 	stride  uint64     // entries between two samples
 }
 
@@ -71,6 +73,7 @@ type positions struct {
 type logPlace struct {
 	Position
 	bytes int64
+	when  time.Time
 }
 
 // maxSamples bounds the samples; with more, every second is dropped. Guessed: a restart replays
@@ -83,10 +86,11 @@ func newPositions() *positions { return &positions{stride: 1} }
 func (s *positions) note(p Position, bytes int, keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now = logPlace{p, s.now.bytes + int64(bytes)}
+	s.now.Position, s.now.bytes = p, s.now.bytes+int64(bytes)
 	if n := len(s.samples); !keep && n > 0 && p.Index < s.samples[n-1].Index+s.stride {
 		return
 	}
+	s.now.when = time.Now()
 	s.samples = append(s.samples, s.now)
 	if len(s.samples) > maxSamples {
 		kept := s.samples[:0]
@@ -100,16 +104,15 @@ func (s *positions) note(p Position, bytes int, keep bool) {
 	}
 }
 
-// at returns the newest known place that is not above a number.
-func (s *positions) at(seq kv.SeqNum) (logPlace, bool) {
+// at returns the newest known place that is not above a number, and that is old: it was passed
+// by the time given, or so many bytes of records came after.
+func (s *positions) at(seq kv.SeqNum, until time.Time, bytes int64) (logPlace, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.now.Index > 0 && s.now.Seq <= seq {
-		return s.now, true
-	}
 	for i := len(s.samples) - 1; i >= 0; i-- {
-		if s.samples[i].Seq <= seq {
-			return s.samples[i], true
+		p := &s.samples[i]
+		if p.Seq <= seq && (!p.when.After(until) || s.now.bytes-p.bytes >= bytes) {
+			return *p, true
 		}
 	}
 	return logPlace{}, false
@@ -139,13 +142,10 @@ func (s *positions) since(index uint64) int64 {
 	return s.now.bytes
 }
 
-// forget drops the samples before the newest one that is not above an index.
+// forget drops the samples before an index, up to which the log is given up: no partition may
+// save them any more.
 func (s *positions) forget(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for n+1 < len(s.samples) && s.samples[n+1].Index <= index {
-		n++
-	}
-	s.samples = append(s.samples[:0], s.samples[n:]...)
+	s.samples = slices.DeleteFunc(s.samples, func(p logPlace) bool { return p.Index < index })
 }

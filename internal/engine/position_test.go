@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -89,37 +90,41 @@ func FuzzDecodeFormatsOfAMember(f *testing.F) {
 	})
 }
 
-// The place that a partition saves is never above what it has flushed, and the samples are
-// bounded.
-func TestHistoryKnowsNoPlaceAboveWhatIsFlushed(t *testing.T) {
-	h := newPositions()
+// The place that a partition saves is never above what it has flushed, nor below what the log
+// has given up, and the samples are bounded.
+func TestPositionsKnowNoPlaceAboveWhatIsFlushed(t *testing.T) {
+	s := newPositions()
 	const entries = 10 * maxSamples
 	for i := range uint64(entries) {
-		h.note(Position{Index: i + 1, Term: 1, Seq: kv.SeqNum(2 * (i + 1))}, 10, i == 0)
+		s.note(Position{Index: i + 1, Term: 1, Seq: kv.SeqNum(2 * (i + 1))}, 10, i == 0)
 	}
-	require.LessOrEqual(t, len(h.samples), maxSamples)
-	_, found := h.at(1)
+	require.LessOrEqual(t, len(s.samples), maxSamples)
+	now := time.Now()
+	_, found := s.at(1, now, 0)
 	require.False(t, found)
 	for seq := kv.SeqNum(2); seq <= 2*entries+2; seq += 111 {
-		at, found := h.at(seq)
+		at, found := s.at(seq, now, 0)
 		require.True(t, found)
 		require.LessOrEqual(t, at.Seq, seq)
-		require.LessOrEqual(t, seq-at.Seq, kv.SeqNum(2*h.stride+2), "at %d", seq)
+		require.LessOrEqual(t, seq-at.Seq, kv.SeqNum(2*s.stride+2), "at %d", seq)
 	}
-	last, _ := h.at(2 * entries)
-	require.EqualValues(t, entries, last.Index, "the newest place is known exactly")
-	require.LessOrEqual(t, h.since(entries), int64(10*h.stride))
-	require.InDelta(t, 10*(entries-500), h.since(500), float64(10*h.stride))
-	require.EqualValues(t, 10*entries, h.since(0))
-	old, found := h.before(5 * entries)
+	_, found = s.at(2*entries, now.Add(-time.Hour), 11*entries)
+	require.False(t, found, "all places are too young")
+	at, found := s.at(2*entries, now.Add(-time.Hour), 5*entries)
+	require.True(t, found)
+	require.InDelta(t, entries/2, at.Index, float64(s.stride), "so much log is enough")
+	require.LessOrEqual(t, s.since(entries), int64(10*s.stride))
+	require.InDelta(t, 10*(entries-500), s.since(500), float64(10*s.stride))
+	require.EqualValues(t, 10*entries, s.since(0))
+	old, found := s.before(5 * entries)
 	require.True(t, found)
 	require.LessOrEqual(t, old.Index, uint64(entries/2))
-	_, found = h.before(10*entries + 1)
+	_, found = s.before(10*entries + 1)
 	require.False(t, found)
-	h.forget(old.Index)
-	at, found := h.at(old.Seq)
+	s.forget(old.Index + 1)
+	_, found = s.at(old.Seq, now, 0)
+	require.False(t, found)
+	at, found = s.at(old.Seq+2*kv.SeqNum(s.stride), now, 0)
 	require.True(t, found)
-	require.Equal(t, old.Index, at.Index)
-	_, found = h.at(2)
-	require.False(t, found)
+	require.Greater(t, at.Index, old.Index)
 }

@@ -181,9 +181,10 @@ func (p *Partition) flush(ctx context.Context, s *readState) (result compaction.
 	return result, p.install(edit)
 }
 
-// SavePosition notes durably that the tables hold everything up to a number, all of which is
-// visible, with the position of that, unless a memtable has something unflushed up to there.
-// Partitions to which few writes go would otherwise keep a replicated log for ever.
+// SavePosition saves the position that belongs to a number, up to which everything has been
+// inserted, unless a memtable has something unflushed up to there. A partition to which few
+// writes go would otherwise keep a replicated log for ever. FlushedSeq stays as it is: above
+// what the partition has published, every proposal would find its reads stale.
 //
 // Errors: those of Flush.
 func (p *Partition) SavePosition(ctx context.Context, upTo kv.SeqNum) error {
@@ -194,10 +195,14 @@ func (p *Partition) SavePosition(ctx context.Context, upTo kv.SeqNum) error {
 		return fmt.Errorf("save the position of partition %d: %w", p.id, err)
 	}
 	defer stop()
-	if low, ok := p.UnflushedFrom(); ok && low <= upTo || upTo < p.FlushedSeq() {
+	if low, ok := p.UnflushedFrom(); ok && low <= upTo {
 		return nil
 	}
-	if err := p.install(manifest.Edit{Kind: manifest.Flush, FlushedSeq: upTo, Position: p.opts.Position(upTo)}); err != nil {
+	position := p.opts.Position(upTo)
+	if position == nil {
+		return nil
+	}
+	if err := p.install(manifest.Edit{Kind: manifest.Flush, FlushedSeq: p.FlushedSeq(), Position: position}); err != nil {
 		return fmt.Errorf("save the position of partition %d: %w", p.id, err)
 	}
 	return nil

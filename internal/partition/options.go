@@ -81,7 +81,8 @@ type Options struct {
 	Now func() uint64
 
 	// Position returns where in a replicated log the tables stand once they hold everything up
-	// to a number: see manifest.Version. It is saved with the flush. Optional.
+	// to a number: see manifest.Version. It is saved with the flush; nil: the saved one stays.
+	// Optional.
 	Position func(flushed kv.SeqNum) []byte
 
 	// FlushBytes and FlushKeys seal the active memtable at this size, whatever

@@ -35,7 +35,7 @@
 //
 // The time at which keys expire is part of the replicated state. The leader sets it by an entry
 // of its own: when its tenure begins, and every second if keys with an expiry were written. It
-// takes its own clock, or the last time set if that is later. All nodes read at the time that
+// takes its own clock, which it has moved to the last time set if that is later. All nodes read at the time that
 // was set last, so a key that has expired on one has expired on all, and no failover brings it
 // back. A key stays for up to a second longer than it would on a single node.
 //
@@ -49,12 +49,13 @@
 //     and a node that needs entries which the others have given up stays behind.
 //     Checkpoints, archives and opening for reading only are refused on a member.
 //   - A single node's store cannot become the first member.
-//   - After a restart a node knows the request ids of what it replays, that is from the lowest
-//     saved place on. For older ones that are sent again a leader answers kv.ErrUncertain.
+//   - After a restart a node knows the request ids of the last 30 s or three segments, unless it
+//     has flushed nothing since. For older ones that are sent again a leader answers
+//     kv.ErrUncertain.
 //   - A disk that is full, or a file system that becomes read-only, ends a member when
 //     its log cannot be written; the leadership is not handed over before.
-//   - If the clock of a new leader is behind the time set last, that time stands still until
-//     the clock has caught up; if it is years ahead, keys expire at once.
+//   - If the machine's clock of a new leader is years ahead, keys expire at once. (If it is
+//     behind, the time goes at half the speed until that has caught up.)
 //   - Scrubs leave the log out, statistics say nothing about it, and states are not compared
 //     between the nodes.
 //   - Stale reads, forwarding of writes to the leader, and the daemon.

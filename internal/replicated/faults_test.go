@@ -36,7 +36,10 @@ func TestRandomFaults(t *testing.T) {
 }
 
 func randomFaults(t *testing.T, rng *rand.Rand) {
-	c := startCluster(t, 3, func(o *engine.Options) { o.MemtableBytes = 64 << 10 })
+	c := startCluster(t, 3, func(o *engine.Options) {
+		o.MemtableBytes = 64 << 10
+		o.SegmentBytes = 8 << 20 // a node that needs what the others have given up stays behind
+	})
 	defer c.stop()
 	done := make(chan struct{})
 	var callers sync.WaitGroup

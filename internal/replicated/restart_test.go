@@ -101,7 +101,7 @@ func TestTheLogIsGivenUp(t *testing.T) {
 		defer c.stop()
 		leader := c.leader()
 		value := strings.Repeat("v", 4<<10)
-		for i := range 150 { // one partition alone is written to
+		for i := range 300 { // one partition alone is written to
 			leader.put("key", fmt.Sprint(i, value))
 			if i%40 == 39 {
 				for _, n := range c.nodes {
@@ -110,9 +110,15 @@ func TestTheLogIsGivenUp(t *testing.T) {
 				time.Sleep(3 * time.Second)
 			}
 		}
+		// Partitions that saved nothing but their position take conditional writes.
+		for p := range 3 {
+			w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte(keyOf(p)), Value: []byte("x")}, If: &kv.Condition{Kind: kv.IfAbsent}}
+			require.NoError(t, leader.store.Write(t.Context(), []*kv.Write{w}))
+			require.NoError(t, w.Err)
+		}
 		state := c.agree()
 		for _, n := range c.nodes {
-			require.Less(t, logBytes(t, n.fs), int64(400<<10), "node %d", n.id)
+			require.Less(t, logBytes(t, n.fs), int64(600<<10), "node %d", n.id)
 		}
 		for _, n := range c.nodes {
 			n.crash()
