@@ -55,6 +55,7 @@ var experiments = map[string]func() *experiment.Experiment{
 	"reads":      experiment.Reads{}.Experiment,
 	"restart":    experiment.Restart{}.Experiment,
 	"ycsb":       experiment.YCSB,
+	"txn":        experiment.Transactions,
 }
 
 // pageOf returns the page of a stored result.

@@ -23,7 +23,7 @@ import (
 func TestAReportThatCannotBeWrittenEndsBeforeTheMeasurement(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	for _, command := range []string{"run", "sweep", "ycsb", "partitions", "lsm", "microbatch", "reads", "restart"} {
+	for _, command := range []string{"run", "sweep", "ycsb", "txn", "partitions", "lsm", "microbatch", "reads", "restart"} {
 		opened := false
 		code, _, stderr := bench(t, func(*targetOptions) (workload.Target, targetInfo, error) {
 			opened = true

@@ -128,16 +128,18 @@ func TestResumeNeedsAnInterruptedExperiment(t *testing.T) {
 		assert.Contains(t, stderr, "has no result that could be continued", command)
 		assert.Zero(t, opened, command)
 	}
-	for _, command := range []string{"run", "sweep"} {
+	for _, command := range []string{"run", "sweep", "txn"} {
 		code, stderr, opened := inMemory(t.Context(), command+" --report r --resume")
 		assert.Equal(t, exitError, code, command)
 		assert.Contains(t, stderr, "has no result that could be continued", command)
 		assert.Zero(t, opened, command)
 	}
-	for _, command := range []string{"ycsb", "run", "sweep"} {
+	for _, command := range []string{"ycsb", "run", "sweep", "txn"} {
 		refuses(t, command, map[string][]string{"--resume needs a new store": {"--resume", "--report", "r", "--data", "d"}})
 	}
-	refuses(t, "run", map[string][]string{"--resume has no effect without --report": {"--resume"}})
+	for _, command := range []string{"run", "txn"} {
+		refuses(t, command, map[string][]string{"--resume has no effect without --report": {"--resume"}})
+	}
 }
 
 // TestASweepGoesOnWithTheLoadsThatItHadFound: also if these were chosen by itself.
@@ -210,6 +212,55 @@ func TestASourceResumesTheExperimentsThatBegan(t *testing.T) {
 		assert.Contains(t, stderr, "resumed: 2 of 2 runs are complete")
 		assert.Zero(t, opened)
 	})
+}
+
+// ending ends a context when its second trial begins, after the load and the first one.
+type ending struct {
+	*engineTarget
+	trials int
+	end    context.CancelFunc
+}
+
+func (e *ending) begin() {
+	e.engineTarget.begin()
+	if e.trials++; e.trials == 3 {
+		e.end()
+	}
+}
+
+// TestTransactionsGoOnWhereTheyStopped: with the numbers of threads that are missing.
+func TestTransactionsGoOnWhereTheyStopped(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	line := []string{"txn", "--keys", "200", "--field-bytes", "10", "--threads", "1,2,4", "--duration", "20ms", "--report", "r"}
+	code, _, stderr := benchUntil(t, ctx, func(o *targetOptions) (workload.Target, targetInfo, error) {
+		target, info, err := openEngine(o)
+		if err != nil {
+			return nil, info, err
+		}
+		return &ending{engineTarget: target.(*engineTarget), end: cancel}, info, nil
+	}, line...)
+	require.Equal(t, exitOK, code, stderr)
+	before, err := results.Read("r")
+	require.NoError(t, err)
+	assert.True(t, before.Cells[1].Runs[0].Interrupted)
+
+	for _, trials := range []string{"4r2w", ""} { // then nothing is missing
+		var out, errs bytes.Buffer
+		require.Equal(t, exitOK, execute(t.Context(), append(line, "--resume"), &out, &errs, openTarget), errs.String())
+		assert.Contains(t, errs.String(), " of 3 runs are complete\n")
+		assert.Contains(t, out.String(), trials)
+		assert.Equal(t, trials == "", !strings.Contains(out.String(), "operation"))
+	}
+	after, err := results.Read("r")
+	require.NoError(t, err)
+	assert.Equal(t, 3, after.Measured())
+	assert.Equal(t, before.Cells[0].Runs[0].Ops, after.Cells[0].Runs[0].Ops)
+
+	var out, errs bytes.Buffer
+	assert.Equal(t, exitError, execute(t.Context(), append(line, "--resume", "--hot-rate", "0.1"), &out, &errs, openTarget))
+	assert.Contains(t, errs.String(), "--hot-rate was 0.5, now it is 0.1")
+	assert.Contains(t, redrawn(t, "r"), "of the attempts met a conflict")
 }
 
 // TestALostUpdateMarksTheRunsBefore: the audit finds it after runs whose answers were right.

@@ -144,6 +144,23 @@ func (t *trials) ended(label trialLabel, trial *loadgen.Trial, err error) error 
 	return errors.Join(err, t.report.summary(trialSummary{label, t.settings, t.info, loadgen.ReadEnvironment(t.options.data), trial}))
 }
 
+// collected measures a trial, and adds it to a cell as a run with its series.
+func (t *trials) collected(label trialLabel, operations []string, cell *results.Cell, measure func(loadgen.Observer) (*loadgen.Trial, error)) error {
+	observer, collector := t.observer(label), results.NewCollector(operations)
+	collector.State = stateOf(t.target)
+	second := observer.Second
+	observer.Second = func(s loadgen.Sample) { second(s); collector.Second(s) }
+	trial, err := measure(observer)
+	err = t.ended(label, trial, err)
+	if trial != nil {
+		cell.Workload, cell.Target = t.settings, t.info
+		run := collector.Run(trial, t.info.Activity)
+		run.Stages = stagesOf(t.target)
+		cell.Runs = append(cell.Runs, run)
+	}
+	return err
+}
+
 // endedAll is ended of the trials of a comparison, which are told apart by name.
 func (t *trials) endedAll(label trialLabel, all []loadgen.NamedTrial) error {
 	var errs []error

@@ -232,6 +232,7 @@ func TestWrongCommandLinesOfTrialsExitWithUsage(t *testing.T) {
 		"txn --hot-fraction 2":                     "hot fraction 2",
 		"txn --write-rate 5":                       "--write-rate goes with --read-beside",
 		"txn --read-beside --rounds 0":             "--rounds 0",
+		"txn --read-beside --report r":             "--report has no effect with --read-beside",
 		"txn --read-beside --writes 0":             "nothing to write",
 		"txn --keys 3":                             "4 reads a transaction from 3 records",
 		"snapshots --duration 1s":                  "want more than 1s",

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/report"
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -19,8 +24,11 @@ type transactionOptions struct {
 	readBeside bool
 	writeRate  uint64
 	rounds     int
+	report     string
+	resume     bool
 
 	compared []comparison
+	measured []*results.Run // of this command
 }
 
 func newTransactionsCommand(open opener) *cobra.Command {
@@ -38,9 +46,9 @@ alternately without and with one concurrent writer of such transactions. The
 result is the median ratio of the rounds.
 
 Every answer is checked, and at the end all records are read: a lost update ends
-the run with exit code 1. The figures are printed, and written to the file of --out;
-there is no page.`,
-		Example: `  kvbench txn --threads 1,2,4,8 --hot-fraction 0.01 --hot-rate 0.5
+the run with exit code 1. The figures are printed, and written to the file of --out.
+Without --read-beside, --report writes a page of them too.`,
+		Example: `  kvbench txn --threads 1,2,4,8 --hot-fraction 0.01 --hot-rate 0.5 --report txn
   kvbench txn --read-beside --threads 4 --write-rate 500 --rounds 5`,
 		Args: cobra.NoArgs,
 	}
@@ -52,6 +60,8 @@ there is no page.`,
 	f.BoolVar(&o.readBeside, "read-beside", false, "measure readers without and with a concurrent writer")
 	f.Uint64Var(&o.writeRate, "write-rate", 0, "with --read-beside: transactions a second of the writer; 0 is a tenth of what it can do alone")
 	f.IntVar(&o.rounds, "rounds", 3, "with --read-beside: how often both are measured")
+	f.StringVar(&o.report, "report", "", "write a directory with the figures and a page of pictures, report.html")
+	f.BoolVar(&o.resume, "resume", false, resumeUsage+"; a new store then has the loaded records, and not what the complete trials wrote")
 	o.objectiveOptions.register(c, "transaction")
 	o.trialOptions.register(c, "keys", 100_000, []int{1, 2, 4, 8, 16, 32}, 10*time.Second)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -61,7 +71,11 @@ there is no page.`,
 		if o.readBeside {
 			return failed(judgedTrials(c, &o.trialOptions, open, o.runBeside, o.printBeside))
 		}
-		return failed(judgedTrials(c, &o.trialOptions, open, o.run, o.print))
+		result, err := o.measure(c, open)
+		if err == nil {
+			err = o.judge(c, result.Cells)
+		}
+		return failed(err)
 	}
 	return c
 }
@@ -87,17 +101,84 @@ func (o *transactionOptions) resolve(c *cobra.Command) error {
 	if err := o.shape.Validate(o.records.Count); err != nil {
 		return err
 	}
+	if o.resume {
+		if err := o.refuseResume(); err != nil {
+			return err
+		}
+	}
 	return refuseIdle(c,
+		idleFlags{o.readBeside, []string{"report", "resume"}, "with --read-beside, whose rounds are compared with each other: leave it out"},
+		idleFlags{o.report == "", []string{"resume"}, "without --report, which names the directory of the interrupted trials: leave it out, or pass --report DIR"},
 		idleFlags{o.shape.HotRate == 0 && o.shape.HotFraction > 0, []string{"hot-fraction"}, "with --hot-rate 0, because no reads go to hot records: leave it out, or choose a rate above 0"},
 		idleFlags{o.shape.HotFraction == 0 && o.shape.HotRate > 0, []string{"hot-rate"}, "with --hot-fraction 0, because no record is hot: leave it out, or choose a fraction above 0"},
 	)
 }
 
-func (o *transactionOptions) run(t *trials) error {
+// measure runs the trials that are missing, and writes the report if one was asked for.
+func (o *transactionOptions) measure(c *cobra.Command, open opener) (_ *results.Result, err error) {
+	result := &results.Result{
+		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1, Planned: len(o.threads),
+		Began: time.Now().UTC().Format(time.RFC3339), Options: optionsOf(c), Objectives: o.slo,
+	}
 	for _, threads := range o.threads {
+		result.Cells = append(result.Cells, &results.Cell{Params: experiment.TransactionParams(o.name(), threads)})
+	}
+	if o.report == "" {
+		_, err = runTrials(c, &o.trialOptions, open, func(t *trials) error { return o.run(t, result, func(*results.Result) {}) }, o.print)
+		return result, err
+	}
+	held, err := results.Prepare(o.report)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	if result.Environment, err = readEnvironment("."); err != nil {
+		return nil, err
+	}
+	if result, err = resumed(c, o.resume, o.report, result); err != nil {
+		return nil, err
+	}
+	if page := experiment.Transactions().Report; !result.Complete() {
+		_, err = runTrials(c, &o.trialOptions, open, func(t *trials) error { return o.run(t, result, newSaver(c, o.report, page)) }, o.print)
+	}
+	if errors.Is(err, workload.ErrWrongAnswer) { // perhaps of the audit after the trials
+		for _, run := range o.measured {
+			run.Error = cmp.Or(run.Error, err.Error())
+		}
+	}
+	if anyRun(result) {
+		err = errors.Join(err, writeReport(c, o.report, result, experiment.Transactions().Report(result)))
+	}
+	return result, err
+}
+
+// transactionSettings are those of all trials of the command.
+type transactionSettings struct {
+	recordSettings
+	Reads       int     `json:"reads"` // of a transaction
+	Writes      int     `json:"writes"`
+	HotFraction float64 `json:"hotFraction,omitempty"`
+	HotRate     float64 `json:"hotRate,omitempty"`
+}
+
+// run measures the transactions with each number of threads whose cell has no run, and calls save
+// before each but the first one.
+func (o *transactionOptions) run(t *trials, result *results.Result, save func(*results.Result)) error {
+	t.settings = transactionSettings{o.settings(), o.shape.Reads, o.shape.Writes, o.shape.HotFraction, o.shape.HotRate}
+	for i, threads := range o.threads {
+		cell := result.Cells[i]
+		if len(cell.Runs) > 0 {
+			continue // before it was resumed
+		}
+		if anyRun(result) {
+			save(result)
+		}
 		label := trialLabel{Benchmark: "txn", Workload: o.name(), Threads: threads}
-		trial, err := t.RunTransactions(t.command.Context(), o.shape, o.with(threads), t.observer(label))
-		if err := t.ended(label, trial, err); err != nil || t.over() {
+		err := t.collected(label, workload.TransactionOperations(), cell, func(observer loadgen.Observer) (*loadgen.Trial, error) {
+			return t.RunTransactions(t.command.Context(), o.shape, o.with(threads), observer)
+		})
+		o.measured = append(o.measured, cell.Runs...)
+		if err != nil || t.over() {
 			return err
 		}
 	}

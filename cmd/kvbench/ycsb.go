@@ -266,19 +266,10 @@ func (o *coreOptions) run(t *trials, result *results.Result, cache string, numbe
 				save(result)
 			}
 			label := trialLabel{Benchmark: "ycsb", Workload: core.Name, Threads: threads}
-			observer, collector := t.observer(label), results.NewCollector(workload.CoreOperations())
-			collector.State = stateOf(t.target)
-			second := observer.Second
-			observer.Second = func(s loadgen.Sample) { second(s); collector.Second(s) }
-			trial, err := t.RunCore(t.command.Context(), core, o.with(threads), observer)
-			err = t.ended(label, trial, err)
-			if trial != nil {
-				cell := result.Cell(experiment.CoreParams(core.Name, cache, threads))
-				cell.Workload, cell.Target = t.settings, t.info
-				run := collector.Run(trial, t.info.Activity)
-				run.Stages = stagesOf(t.target)
-				cell.Runs = append(cell.Runs, run)
-			}
+			cell := result.Cell(experiment.CoreParams(core.Name, cache, threads))
+			err := t.collected(label, workload.CoreOperations(), cell, func(observer loadgen.Observer) (*loadgen.Trial, error) {
+				return t.RunCore(t.command.Context(), core, o.with(threads), observer)
+			})
 			if err != nil || t.over() {
 				return err
 			}

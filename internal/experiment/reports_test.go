@@ -20,8 +20,10 @@ func TestReportsOfEveryPartOfAnExperiment(t *testing.T) {
 			ycsb.Cells = append(ycsb.Cells, Cell{Params: CoreParams(w, cache, 1)}, Cell{Params: CoreParams(w, cache, 4)})
 		}
 	}
+	txn := Transactions()
+	txn.Cells = []Cell{{Params: TransactionParams("4r2w", 1)}, {Params: TransactionParams("4r2w", 4)}, {Params: TransactionParams("4r2w", 32)}}
 	for _, e := range []*Experiment{
-		ycsb,
+		ycsb, txn,
 		Reads{Distributions: []workload.Distribution{workload.Uniform, workload.Latest}, Threads: []int{1, 4}}.Experiment(),
 		Restart{Keys: []uint64{1000, 2000}, LogBytes: []int64{0, 1 << 20}, Config: workload.Config{ValueBytes: 100}}.Experiment(),
 	} {
@@ -102,4 +104,18 @@ func TestStartsAreDrawnInTheOrderOfTheLog(t *testing.T) {
 		assert.Equal(t, []float64{300, 500, 700}, line.X)
 		assert.Equal(t, line.X, line.Y)
 	}
+}
+
+func TestTransactionsAreDrawnByThreads(t *testing.T) {
+	r := &results.Result{Version: results.Version, Experiment: "txn"}
+	for i, threads := range []int{1, 4} {
+		run := oneRun(float64(1000 * (i + 1)))
+		run.ConflictRate = 0.125 * float64(i)
+		r.Cells = append(r.Cells, &results.Cell{Params: TransactionParams("4r2w", threads), Runs: []*results.Run{run}})
+	}
+	page := Transactions().Report(r)
+	assert.Equal(t, "2k transactions/s at best, by 4 threads, of which 12.5 % of the attempts met a conflict.", page.Lead)
+	assert.Contains(t, page.HTML(), "<td>4</td><td style=\"--shade:0.45\">2k</td><td>1 µs</td>")
+	panels := page.Sections[0].Figures[0].Panels
+	assert.Equal(t, []float64{0, 0.125}, panels[2].Marks[0].(*chart.Line).Y)
 }
