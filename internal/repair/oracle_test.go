@@ -44,6 +44,8 @@ type history struct {
 
 	stored map[stored]bool // what tables and log hold; merges drop what a newer write hides
 
+	known map[string][]written // what of has found; nil: the history still grows
+
 	missing *int // counts writes that new stores lacked; may be nil
 }
 
@@ -225,7 +227,18 @@ func (h *history) batch(from, n int, round string) {
 
 // of returns the writes that concern a key, the newest first. A range delete hides only what
 // is older.
-func (h *history) of(key string) (all []written) {
+func (h *history) of(key string) []written {
+	all, known := h.known[key]
+	if !known {
+		all = h.find(key)
+		if h.known != nil {
+			h.known[key] = all
+		}
+	}
+	return all
+}
+
+func (h *history) find(key string) (all []written) {
 	for _, w := range slices.Backward(h.writes) {
 		if w.kind == kv.KindRangeDelete && w.key <= key && key < w.value || w.kind != kv.KindRangeDelete && w.key == key {
 			all = append(all, w)
