@@ -41,7 +41,10 @@ func (a *app) backupCommand() *cobra.Command {
 			"stores the digest with it: kvd digest prints the same for the restored store, unless\n" +
 			"keys have expired since.\n\n" +
 			"A person or program that can read a backup can read the data, so protect it\n" +
-			"like the store. If the server has identities, the command needs an administrator.",
+			"like the store. If the server has identities, the command needs an administrator.\n\n" +
+			"Exit codes: 0 the backup is complete; 5 the server cannot be reached; 7 not signed in\n" +
+			"or not allowed; 64 DIR holds other files; 65 a file of the store is damaged; 75\n" +
+			"another process is changing DIR.",
 		Example: "  kvd backup /backups/orders --addr db1:7070 --rate 50MiB\n" +
 			"  kvd backup list /backups/orders\n" +
 			"  kvd backup verify /backups/orders\n" +
@@ -209,8 +212,8 @@ func (a *app) backupPruneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune DIR --keep N",
 		Short: "Remove all backups in a directory but the newest",
-		Long: "Remove all backups in a directory but the newest --keep, and the files that no\n" +
-			"other backup needs, among them those of interrupted backups. Nothing is removed if\n" +
+		Long: "Remove all backups in a directory but the newest N, and the files that no other\n" +
+			"backup needs, among them those of interrupted backups. Nothing is removed if\n" +
 			"the list of files of a backup that stays cannot be read.",
 		Args: needs("DIR"),
 	}
@@ -242,9 +245,10 @@ func (a *app) backupArchiveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive ARCHIVE",
 		Short: "Show what an archive of the commit log holds",
-		Long: "Show what the directory of kvd serve --archive holds, oldest first: with a backup of\n" +
-			"a version within a line, kvd restore --archive restores any later version of that\n" +
-			"line. Between two lines a part of the log is missing, which no restore crosses.\n\n" +
+		Long: "Show what the directory of kvd serve --archive holds, oldest first. Each line is a\n" +
+			"part of the log without gaps: with a backup whose version lies in it, kvd restore\n" +
+			"--archive restores any later version of that line. Between two lines a part of the\n" +
+			"log is missing, and no restore crosses that.\n\n" +
 			"Exit codes: 0 it could be read; 65 a file is damaged or missing.",
 		Args: needs("ARCHIVE"),
 	}
@@ -319,9 +323,12 @@ func (a *app) restoreCommand() *cobra.Command {
 			"nothing. Of a directory of backups, the newest that is old enough is taken. A time\n" +
 			"that the archive does not know, because the server was killed or ran without the\n" +
 			"archive, is refused.\n\n" +
-			"Versions that clients have read from another copy are refused. If the command is\n" +
-			"interrupted, the directory is no store: remove it and restore again. A restored\n" +
-			"store needs an archive of its own.",
+			"The restored store refuses a read or a transaction at a version that a client has\n" +
+			"from another copy of the store. If the command is interrupted, the directory is no\n" +
+			"store: remove it and restore again. A restored store needs an archive of its own.\n\n" +
+			"Exit codes: 0 DIR is a store; 64 DIR is not empty, BACKUP is no backup, or the version\n" +
+			"or time cannot be restored; 65 a file of the backup or the archive is damaged or\n" +
+			"missing.",
 		Example: "  kvd restore /backups/orders /var/lib/kvd\n" +
 			"  kvd restore /backups/orders/20261123T014200.123Z.backup /tmp/yesterday\n" +
 			"  kvd restore - /var/lib/kvd < orders.tar\n" +

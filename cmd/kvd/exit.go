@@ -95,7 +95,7 @@ func explain(err error) string {
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
 		{errOfBackup, "kvd backup verify and kvd backup archive --verify name every damaged file. The store is not concerned: restore another backup, or make a new one"},
-		{kv.ErrCorrupt, "kvd check DIR lists every damaged file of a stopped store; nothing was changed. If only tables or value files are damaged, kvd serve --allow-damaged serves the rest"},
+		{kv.ErrCorrupt, "kvd check DIR lists every damaged file of a stopped store; nothing was changed. If only tables or value files are damaged, kvd repair --range repairs them, and kvd serve --allow-damaged serves the rest"},
 	} {
 		if errors.Is(err, hint.err) {
 			return err.Error() + "\n" + hint.text

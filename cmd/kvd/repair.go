@@ -49,27 +49,30 @@ func (a *app) repairCommand() *cobra.Command {
 			"With --from-backup, wherever anything may be missing, the new store has what the\n" +
 			"backup has: everything up to the version of the backup is then there, and later\n" +
 			"versions may be missing. BACKUP is what kvd restore takes, or a directory to which\n" +
-			"a backup was restored, perhaps with an archive. It must be of this very store: a\n" +
-			"copy that was written to has other writes under the same versions. The backup is\n" +
-			"unpacked to DST.backup, and that is removed in the end.\n\n" +
+			"a backup was restored, perhaps with an archive. It must be of this very store, and\n" +
+			"have lost nothing: a copy that was written to has other writes under the same\n" +
+			"versions, and what a repair has dropped counts as deleted. The backup is unpacked to\n" +
+			"DST.backup, or with --range to ASIDE.backup, and that is removed in the end.\n\n" +
 			"Until the command has ended, DST is no store. If it is interrupted, remove DST and\n" +
 			"repair again.\n\n" +
 			"With --range, the stopped store DIR is repaired where it is, if nothing but tables\n" +
-			"and value files is damaged. Only the damaged tables are replaced, and the tables with\n" +
-			"values in a damaged value file: by what still verifies in them. The keys that are\n" +
-			"lost are dropped: they are absent afterwards, and no older version of them shows,\n" +
-			"unless a newer table or the log has a newer one. With --from-backup they have what\n" +
-			"the backup has. The command reads the whole store, prints which files are damaged and\n" +
-			"which keys and versions would be missing, and asks before it changes anything; without\n" +
-			"a terminal it needs --yes. --dry-run ends there. The replaced files are first copied\n" +
-			"to ASIDE, with the file lists and the report: to undo the repair before the store is\n" +
-			"opened again, copy them back. ASIDE must be empty or new, and outside DIR; while the\n" +
-			"command runs, ASIDE.scratch needs as much space as the new tables, and as what the\n" +
-			"backup has of the keys. Each partition changes at once: after a crash it is as it was\n" +
-			"or repaired, and the command can be given again with another ASIDE.\n\n" +
-			"--range needs a stopped server, which has its file lists in memory. A running server\n" +
-			"drops a damaged table with all of its keys, also those that could still be read, if\n" +
-			"the whole range of keys that kvd scrub prints is deleted: kvd del --start --end.\n\n" +
+			"and value files is damaged. Each damaged table, and each table with values in a\n" +
+			"damaged value file, is replaced by what still verifies of it; all other files stay.\n" +
+			"A key that is lost is absent afterwards, unless it was written again since; an older\n" +
+			"version of it does not show. With --from-backup it has what the backup has.\n\n" +
+			"The command reads the whole store, prints which files are damaged and which keys and\n" +
+			"versions would be missing, and asks before it changes anything; without a terminal it\n" +
+			"needs --yes. With --dry-run it changes nothing and asks nothing. Before it removes a\n" +
+			"file it copies it to ASIDE, with the file lists and the report: to undo the repair\n" +
+			"before the store is opened again, copy the files back. ASIDE must be empty or new,\n" +
+			"and outside DIR. While the command runs, ASIDE.scratch needs as much space as the new\n" +
+			"tables, and as what the backup has of the keys. Each partition changes at once: after\n" +
+			"a crash it is as it was or repaired, and the command, given again with another ASIDE,\n" +
+			"repairs the rest.\n\n" +
+			"--range does not work on a running server, which has its file lists in memory. While\n" +
+			"a server runs, kvd del can delete the keys that kvd scrub prints: they are absent\n" +
+			"then, and no more unreadable. The damaged table stays in the store until all of its\n" +
+			"keys are deleted.\n\n" +
 			"Exit codes: 0 nothing was lost; 64 DST or ASIDE is not empty, or SRC is no store; 65\n" +
 			"the new or repaired store is whole, but writes may be missing in it, or would be\n" +
 			"after --dry-run; also 65 if nothing was done, because a file of SRC is of a newer\n" +
@@ -181,6 +184,9 @@ func (a *app) unpack(ctx context.Context, name, scratch string) (dir string, rem
 	_, _, err = new(restorePoint).restore(ctx, source, scratch, o)
 	progress.close()
 	if err != nil {
+		if errors.Is(err, kv.ErrCorrupt) {
+			err = ofBackupError{err}
+		}
 		return "", nil, errors.Join(err, remove())
 	}
 	return scratch, remove, nil

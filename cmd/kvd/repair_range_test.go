@@ -82,6 +82,20 @@ func TestADamagedTableIsRepairedInPlace(t *testing.T) {
 	assert.Equal(t, digest, command(t, "", nil, "digest", copied).out)
 }
 
+// A backup that is damaged is told from a damaged store, and nothing changes.
+func TestRepairInPlaceFromADamagedBackup(t *testing.T) {
+	dir, backups, _ := tablesStore(t)
+	flipByte(t, filepath.Join(dir, findFile(t, dir, ".sst")), 2000)
+	flipByte(t, filepath.Join(backups, findFile(t, backups, ".sst")), 2000)
+	aside := filepath.Join(t.TempDir(), "aside")
+	r := command(t, "", nil, "repair", "--range", dir, "--aside", aside, "--yes", "--from-backup", backups)
+	assert.Equal(t, 65, r.code, r.err)
+	assert.Contains(t, r.err, "kvd backup verify")
+	for _, left := range []string{aside, aside + ".scratch", aside + ".backup"} {
+		assert.NoDirExists(t, left)
+	}
+}
+
 // Bad arguments, and a store that a server has open, change nothing.
 func TestRepairInPlaceRefuses(t *testing.T) {
 	dir, _ := killedStore(t)

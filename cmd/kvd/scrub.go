@@ -27,14 +27,17 @@ func (a *app) scrubCommand() *cobra.Command {
 		Long: "Have a running server read all its files and verify every checksum: tables, value\n" +
 			"files, manifests, the log, STORE and CLOCK. Clients are served meanwhile. Each\n" +
 			"damaged place is printed when it is found: file, kind, offset, the keys that cannot\n" +
-			"be read for it, and what is wrong. Reads of these keys fail until the file is\n" +
-			"repaired or restored; all other data is served.\n\n" +
+			"be read for it, and what is wrong. Reads of these keys fail until the store is\n" +
+			"repaired; all other data is served. To repair it, stop the server: kvd repair --range\n" +
+			"keeps what can be read of damaged tables and value files, kvd restore makes a store\n" +
+			"of a backup.\n\n" +
 			"The server also scrubs by itself, slowly: see kvd serve --scrub-interval. Of a\n" +
 			"stopped store use kvd check. If the server has identities, the command needs an\n" +
 			"administrator.\n\n" +
 			"With --json each line is an object: first those of damaged places, with keys escaped\n" +
 			"as by -e, then one with files, bytes, damaged and seconds.\n\n" +
-			"Exit codes: 0 everything is whole; 65 something is damaged.",
+			"Exit codes: 0 everything is whole; 5 the server cannot be reached; 7 not signed in or\n" +
+			"not allowed; 65 something is damaged.",
 		Example: "  kvd scrub --addr db1:7070 --rate 20MiB\n" +
 			"  kvd scrub --json",
 		Args: noArguments,

@@ -64,7 +64,7 @@ func (r *repair) openBackup() error {
 		b.version = max(b.version, v.MaxSeq)
 	}
 	r.report.BackupVersion = b.version
-	r.note("Ranges of keys in which anything may be missing were filled with what the backup has, as of version %d. If the backup is not one of this very store, but of a copy that was written to, they hold what was never in this one.", b.version)
+	r.note("Ranges of keys in which anything may be missing were filled with what the backup has, as of version %d. If the backup is not one of this very store, but of a copy that was written to, they hold what was never in this one; if the backup comes from a store that a repair had made with losses, these are missing here too.", b.version)
 	return nil
 }
 

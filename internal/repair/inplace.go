@@ -110,9 +110,6 @@ func (s *InPlace) plan() error {
 	if err := s.checkRest(); err != nil {
 		return err
 	}
-	if err := s.openBackup(); err != nil {
-		return err
-	}
 	for id := range s.descriptor.Partitions {
 		p, err := s.survey(id)
 		if err != nil {
@@ -126,6 +123,11 @@ func (s *InPlace) plan() error {
 	}
 	if most := s.mostFlushed(); most >= s.log.next {
 		return errOnlyTables(kv.Corruptf(descriptor.LogDir(s.dir), -1, "the log ends before number %d, but tables hold everything up to %d", s.log.next, most))
+	}
+	if len(s.places) > 0 {
+		if err := s.openBackup(); err != nil {
+			return err
+		}
 	}
 	for _, p := range s.places {
 		if err := p.plan(); err != nil {

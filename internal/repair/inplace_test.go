@@ -651,9 +651,10 @@ func TestWhatIsNotRepairedInPlace(t *testing.T) {
 	require.ErrorContains(t, err, "is not empty")
 
 	whole := h.disk.KillImage()
-	r, err := repairInPlace(t, whole, "", true)
+	r, err := repairInPlace(t, whole, "no backup", true)
 	require.NoError(t, err)
 	require.Zero(t, r.Damaged())
+	require.Empty(t, r.Notes)
 	require.Equal(t, withoutLock(maps.Clone(h.files)), withoutLock(filesOf(t, whole, damagedDir)))
 }
 
