@@ -34,10 +34,10 @@
 // of bytes, snapshots and connections. The identities of one name have the same quota. A rate
 // is a token bucket: what it allows is saved up for the burst, a second by default. Whatever
 // costs more than a full bucket needs a full one, and what follows waits for the rest, though
-// for an hour at most. An answer whose size is not known before is taken if nothing is owed, whatever
-// its size ([Usage.TakeAnswer]); what follows waits. So what is taken in some time exceeds what the
-// rate allows in it, and the burst, by less than one answer. A changed quota counts as soon as the file does, and its
-// buckets begin full; what is held stays held.
+// for an hour at most. An answer whose size is not known before is taken if nothing is owed,
+// whatever its size ([Usage.TakeAnswer]); what follows waits. So what is taken in some time exceeds
+// what the rate allows in it, and the burst, by less than one answer. A changed quota counts as
+// soon as the file does, and its buckets begin full; what is held stays held.
 //
 // An identity without a quota has no [Usage], and costs a comparison with nil.
 //
@@ -58,6 +58,6 @@
 // A prefix is text in which \xNN stands for a byte and \\ for a backslash. Unknown fields are
 // errors: a misspelt right must not be ignored. The file is read again within seconds of a
 // change (see package livefile), and connections that are open have their new rights then.
-// A file that others than its owner may write to is refused. Version 1 has no quotas and no monitors, and
-// is written if there are none, so that an older kvd reads the file.
+// The file is refused if users other than its owner may write to it. Version 1 has no quotas and
+// no monitors, and is written if there are none, so that an older kvd reads the file.
 package auth

@@ -8,7 +8,8 @@ import (
 
 // ErrBudgetSpent: a read was skipped, or its value was not copied, because the reads
 // that share its ReadBudget have reached the bound. It matches ErrTooLarge.
-var ErrBudgetSpent = fmt.Errorf("%w: the values asked for have more bytes together than one call may read; ask for fewer keys", ErrTooLarge)
+var ErrBudgetSpent = fmt.Errorf(
+	"%w: the values asked for have more bytes together than one call may read; ask for fewer keys", ErrTooLarge)
 
 // ReadBudget bounds the bytes of values that the reads of one call load into memory:
 // see Lookup.Budget. The first value always fits, and so does every value until the
