@@ -49,7 +49,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		a.txnCommand(), a.importCommand(), a.exportCommand(),
 		a.backupCommand(), a.restoreCommand(),
 		a.scrubCommand(), a.checkCommand(), a.repairCommand(), a.digestCommand(), a.dumpCommand(), a.upgradeCommand(),
-		a.slowlogCommand(), a.healthCommand(), a.certCommand(), a.tokenCommand(), a.versionCommand(),
+		a.slowlogCommand(), a.healthCommand(), a.clusterCommand(), a.certCommand(), a.tokenCommand(), a.versionCommand(),
 	)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {

@@ -54,6 +54,13 @@ type Config struct {
 	// TLSCert, TLSKey and ClientCA are the names of files, in PEM; empty: none.
 	TLSCert, TLSKey, ClientCA string
 
+	// Cluster says that the store is a node of a cluster: see InitNode.
+	Cluster bool
+	// ClusterListen is the address for the other nodes; empty: that in NODE.
+	ClusterListen string
+	// ClusterCert, ClusterKey and ClusterCA are the names of files, in PEM; empty: none.
+	ClusterCert, ClusterKey, ClusterCA string
+
 	LogLevel  string
 	LogFormat string
 	Dev       bool
@@ -141,6 +148,13 @@ func (c *Config) Settings() []*Setting {
 		{Name: "archive-interval", value: durationValue{&c.ArchiveEvery}, Help: "how long a write may be missing in the archive, while that can be written to; at least 1s"},
 		{Name: "archive-backlog", value: bytesValue{&c.ArchiveBacklog},
 			Help: "most bytes of the commit log that wait for the archive; beyond that, or when the disk of the store is nearly full, the oldest are deleted, and no restore crosses that gap"},
+		{Name: "cluster", value: boolValue{&c.Cluster}, Help: "serve a node of a cluster, which kvd cluster init has made"},
+		{Name: "cluster-listen", value: stringValue{&c.ClusterListen},
+			Help: "address for the other nodes of the cluster; empty means the address of this node that kvd cluster init was given"},
+		{Name: "cluster-cert", value: stringValue{&c.ClusterCert},
+			Help: "file with the certificate of this node in PEM, whose URI is kvd-node:CLUSTER/NODE; without it all nodes have to be on loopback. Read again within seconds if it changes, and on SIGHUP"},
+		{Name: "cluster-key", value: stringValue{&c.ClusterKey}, Help: "file with the private key of that certificate, likewise"},
+		{Name: "cluster-ca", value: stringValue{&c.ClusterCA}, Help: "file with the authorities of the certificates of all nodes, likewise"},
 		{Name: "log-level", Live: true, value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"auto", "console", "json"}}, Help: "format of log lines on standard error; auto means console on a terminal, and json otherwise"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, which is lost at the end; the default durability is then buffered"},
@@ -213,6 +227,9 @@ func (c *Config) normalize() error {
 		return err
 	}
 	if err := c.checkTLS(); err != nil {
+		return err
+	}
+	if err := c.checkCluster(); err != nil {
 		return err
 	}
 	if err := c.checkAddress(c.Listen, c.authenticates()); err != nil {

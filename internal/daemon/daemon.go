@@ -59,6 +59,8 @@ type process struct {
 	// given is closed when the process stops waiting: see abandon.
 	given chan struct{}
 
+	cluster clusterNode
+
 	// Used only by the goroutine of Run.
 	stopBy time.Time
 	grace  *time.Timer // ends at stopBy; nil: nothing has ended the service yet
@@ -152,6 +154,7 @@ func run(ctx context.Context, config Config, live *liveSettings, ready func(list
 		return nil, false, err
 	}
 	defer s.closeListeners()
+	defer s.cluster.close()
 	s.guard = s.pageGuard()
 	s.servePages(build)
 	defer s.closePages()
@@ -299,6 +302,9 @@ func (s *process) openStore(ctx context.Context) (*engine.Engine, error) {
 		err := s.config.checkData()
 		if err == nil {
 			err = s.config.checkArchive()
+		}
+		if err == nil {
+			err = s.openCluster(&options)
 		}
 		if err == nil {
 			e, err = engine.Open(s.config.Data, options)

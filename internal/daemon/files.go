@@ -23,6 +23,9 @@ func (s *process) openFiles() (err error) {
 	if err := s.openTokens(); err != nil {
 		return err
 	}
+	if err := s.openClusterTLS(); err != nil {
+		return err
+	}
 	c := &s.config
 	if c.TLSCert == "" {
 		return s.openAudit()
@@ -119,6 +122,9 @@ func (s *process) tlsConfig() *tls.Config {
 func (s *process) watchers() (all []*livefile.Watcher) {
 	if s.tls != nil {
 		all = append(all, s.tls.Watcher)
+	}
+	if s.cluster.tls != nil {
+		all = append(all, s.cluster.tls.Watcher)
 	}
 	if s.auth != nil && s.auth.Watcher != nil {
 		all = append(all, s.auth.Watcher)

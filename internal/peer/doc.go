@@ -1,6 +1,5 @@
 // Package peer carries what the nodes of a cluster say to each other: the messages of the
-// consensus, on a listener of its own. In other texts: Raft transport. No binary imports this
-// package yet.
+// consensus, on a listener of its own. In other texts: Raft transport.
 //
 // It knows nodes, addresses and certificates. Of a message it knows from which node to which
 // it goes, and whether it is short or long. [Network] implements replica.Transport, and

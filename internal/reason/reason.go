@@ -28,6 +28,7 @@ const (
 	Conflict         = "CONFLICT"
 	OutcomeUnknown   = "OUTCOME_UNKNOWN"
 	ReadOnly         = "READ_ONLY"
+	NotLeader        = "NOT_LEADER"
 	ShuttingDown     = "SHUTTING_DOWN"
 	StoreFailed      = "STORE_FAILED"
 	VersionGone      = "VERSION_GONE"
@@ -50,6 +51,7 @@ type Class struct {
 // whose outcome is unknown is that, whatever else its error says.
 var classes = []Class{
 	{kv.ErrUncertain, OutcomeUnknown, "the write may or may not have happened"},
+	{kv.ErrNotLeader, NotLeader, "the server does not lead its cluster, and takes no writes; nothing was done"},
 	{kv.ErrOverloaded, Overloaded, "nothing was done, try again later"},
 	{kv.ErrCorrupt, Corruption, "stored data failed its checksum"},
 	{kv.ErrReadOnly, ReadOnly, "the store takes no writes now: its disk has no space for them; nothing was done"},

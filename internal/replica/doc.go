@@ -4,8 +4,7 @@
 //
 // It knows entries, terms and durability. It does not know what a record means, nor the
 // network. The consensus is that of etcd's library (go.etcd.io/raft/v3); entries and votes are
-// in package raftlog. No binary imports this package yet: the engine and the transport come
-// later.
+// in package raftlog, the network in package peer.
 //
 // [Core] has no goroutine, no clock and no randomness of its own. Ticks, messages, proposals
 // and reads come in as calls, and [Core.Process] does what follows from them. [Loop] is a

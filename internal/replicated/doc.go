@@ -58,5 +58,5 @@
 //     behind, the time goes at half the speed until that has caught up.)
 //   - Scrubs leave the log out, statistics say nothing about it, and states are not compared
 //     between the nodes.
-//   - Stale reads, forwarding of writes to the leader, and the daemon.
+//   - Stale reads, and forwarding of writes to the leader.
 package replicated

@@ -16,17 +16,18 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// group is the number of the one group of a cluster.
-const group = 0
+// Group is the number of the one group of a cluster.
+const Group = 0
 
-// Config describes a node of a cluster. All fields are needed.
+// Config describes a node of a cluster.
 type Config struct {
 	// Cluster is the random id of the cluster. Node is the id of this node in it; never 0, and
 	// never used by another node before.
 	Cluster, Node uint64
 	// Voters are the first nodes of the cluster, the same on all of them. They count when the
 	// store is created.
-	Voters    []uint64
+	Voters []uint64
+	// Transport nil drops all messages: the node is only made.
 	Transport replica.Transport
 }
 
@@ -44,7 +45,18 @@ type Log struct {
 var _ engine.ReplicatedLog = (*Log)(nil)
 
 // New returns a log that is not open.
-func New(c Config) *Log { return &Log{config: c} }
+func New(c Config) *Log {
+	if c.Transport == nil {
+		c.Transport = nowhere{}
+	}
+	return &Log{config: c}
+}
+
+// nowhere drops messages.
+type nowhere struct{}
+
+// Send implements replica.Transport.
+func (nowhere) Send([]*pb.Message) {}
 
 // Open implements engine.ReplicatedLog.
 func (l *Log) Open(f engine.LogFiles) error {
@@ -74,7 +86,7 @@ func (l *Log) Start(at *engine.Position, m engine.Member) error {
 		return err
 	}
 	core, err := replica.New(replica.Config{
-		ID: l.config.Node, Boot: l.boot, Log: l.file, Group: group, Start: start, Machine: machine, Transport: l.config.Transport,
+		ID: l.config.Node, Boot: l.boot, Log: l.file, Group: Group, Start: start, Machine: machine, Transport: l.config.Transport,
 	})
 	if err != nil {
 		return err
@@ -107,13 +119,13 @@ func (l *Log) position(at *engine.Position) (replica.Position, error) {
 // beginning returns the position at which the history begins. It writes it to a log that is
 // empty (P3).
 func (l *Log) beginning() (replica.Position, error) {
-	g := l.file.Group(group)
+	g := l.file.Group(Group)
 	last, err := g.LastIndex()
 	if err != nil {
 		return replica.Position{}, err
 	}
 	if last == 0 {
-		return replica.Bootstrap(l.file, group, l.config.Voters)
+		return replica.Bootstrap(l.file, Group, l.config.Voters)
 	}
 	first, err := g.Snapshot()
 	if err != nil {

@@ -177,6 +177,7 @@ var codes = map[string]Code{
 	reason.Conflict:         Aborted,
 	reason.OutcomeUnknown:   DeadlineExceeded,
 	reason.ReadOnly:         Unavailable,
+	reason.NotLeader:        FailedPrecondition,
 	reason.ShuttingDown:     Unavailable,
 	reason.StoreFailed:      Unavailable,
 	reason.VersionGone:      OutOfRange,
@@ -229,6 +230,11 @@ func (s *Server) Failure(m *Method, err error) *Error {
 		return overloaded("store", 0)
 	case reason.Corruption:
 		return s.hidden(m, err, f.Code, f.Reason, f.Message+"; the server's log says where")
+	case reason.NotLeader:
+		if why, ok := errors.AsType[*kv.NotLeaderError](err); ok {
+			f.Message = why.Error() + "; nothing was done"
+		}
+		return f
 	case reason.ReadOnly:
 		if why, ok := errors.AsType[*kv.ReadOnlyError](err); ok {
 			return readOnlyFailure(why)

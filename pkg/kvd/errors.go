@@ -21,7 +21,8 @@ var (
 	ErrOverloaded = backend.ErrOverloaded
 	// ErrUnavailable: no server can be reached, or the server is stopping or has failed.
 	ErrUnavailable = backend.ErrUnavailable
-	// ErrReadOnly: the server accepts no writes, for example because its disk is full.
+	// ErrReadOnly: the server accepts no writes, for example because its disk is full, or
+	// because another node leads its cluster (Reason "NOT_LEADER").
 	ErrReadOnly = backend.ErrReadOnly
 	// ErrTooLarge: a key, value, batch, transaction or answer exceeds a limit.
 	ErrTooLarge = backend.ErrTooLarge

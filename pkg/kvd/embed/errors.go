@@ -22,6 +22,7 @@ var meanings = map[string]meaning{
 	reason.Overloaded:      {backend.ErrOverloaded, false},
 	reason.Corruption:      {backend.ErrCorrupt, true},
 	reason.ReadOnly:        {backend.ErrReadOnly, true},
+	reason.NotLeader:       {backend.ErrReadOnly, true},
 	reason.ConditionFailed: {backend.ErrConflict, false},
 	reason.Conflict:        {backend.ErrConflict, false},
 	reason.KeyNotFound:     {backend.ErrNotFound, false},

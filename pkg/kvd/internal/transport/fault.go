@@ -47,6 +47,7 @@ var reasons = map[string]fault{
 	kvdpb.ReasonConflict:         {err: backend.ErrConflict, undone: true, never: true}, // the conflicting write stays
 	kvdpb.ReasonOutcomeUnknown:   {err: backend.ErrUncertain},
 	kvdpb.ReasonReadOnly:         {err: backend.ErrReadOnly, undone: true},
+	kvdpb.ReasonNotLeader:        {err: backend.ErrReadOnly, undone: true},
 	kvdpb.ReasonShuttingDown:     {err: backend.ErrUnavailable, undone: true, transient: true},
 	kvdpb.ReasonStoreFailed:      {err: backend.ErrUnavailable, undone: true},
 	kvdpb.ReasonVersionGone:      {err: backend.ErrVersionGone, undone: true},

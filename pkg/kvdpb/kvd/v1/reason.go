@@ -18,6 +18,7 @@ const (
 	ReasonConflict         = "CONFLICT"
 	ReasonOutcomeUnknown   = "OUTCOME_UNKNOWN"
 	ReasonReadOnly         = "READ_ONLY"
+	ReasonNotLeader        = "NOT_LEADER"
 	ReasonShuttingDown     = "SHUTTING_DOWN"
 	ReasonStoreFailed      = "STORE_FAILED"
 	ReasonVersionGone      = "VERSION_GONE"

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+func (a *app) clusterCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Make the nodes of a cluster",
+		Args:  noArguments,
+	}
+	cmd.AddCommand(a.clusterInitCommand())
+	return cmd
+}
+
+func (a *app) clusterInitCommand() *cobra.Command {
+	data, cluster, id, members, partitions := "", "", uint64(0), []string{}, 0
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make one of the first nodes of a cluster",
+		Long: "Make the store of one of the first nodes of a cluster, in a new directory. Run it once\n" +
+			"for each node, on its machine, with the same --members, --partitions and --cluster;\n" +
+			"the first run chooses them if need be, and prints the commands for the other nodes.\n" +
+			"Then start each node with kvd serve --cluster.\n\n" +
+			"A node has an id of its own, and an address for the other nodes, which is not that for\n" +
+			"clients. If the data of a node is lost, no other node may get its id.\n\n" +
+			"If all nodes are on this machine they need no certificates. Otherwise each one has a\n" +
+			"certificate whose only URI is kvd-node:CLUSTER/NODE.\n\n" +
+			"Exit codes: 0 the node is made; 64 the arguments do not fit, or the directory is in use\n" +
+			"for something else; 65 its data is damaged; 74 the disk failed; 75 a process uses it.",
+		Example: "  kvd cluster init --data node1 --node 1 --members 1=127.0.0.1:7101,2=127.0.0.1:7102,3=127.0.0.1:7103\n" +
+			"  kvd serve --cluster --data node1 --listen 127.0.0.1:7001 --admin 127.0.0.1:7201",
+		Args: noArguments,
+	}
+	cmd.Flags().StringVar(&data, "data", "", "directory of the store, which is new or empty")
+	cmd.Flags().Uint64Var(&id, "node", 0, "id of this node, one of those in --members")
+	cmd.Flags().StringSliceVar(&members, "members", nil, "all first nodes, 1 to 7 of them: ID=HOST:PORT, separated by commas")
+	cmd.Flags().StringVar(&cluster, "cluster", "", "id of the cluster, 16 hexadecimal digits; empty draws one")
+	cmd.Flags().IntVar(&partitions, "partitions", 0, "number of hash partitions, the same for all nodes; 0 means what kvd serve chooses on this machine")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		node, err := parseNode(cluster, id, members)
+		switch {
+		case err != nil:
+			return err
+		case data == "":
+			return usagef("--data is empty; name the directory of this node")
+		case partitions < 0 || partitions > descriptor.MaxPartitions:
+			return usagef("--partitions %d; want at most %d", partitions, descriptor.MaxPartitions)
+		}
+		foreign, err := descriptor.Foreign(vfs.OS, data)
+		if err == nil && foreign != "" {
+			return usagef("--data %s holds other files, such as %q; give a new directory", data, foreign)
+		}
+		if partitions, err = daemon.InitNode(vfs.OS, data, node, partitions); err != nil {
+			return named(err)
+		}
+		a.afterInit(data, node, members, partitions)
+		return nil
+	}
+	return cmd
+}
+
+// maxFirstNodes bounds the voters: more of them would only slow each other.
+const maxFirstNodes = 7
+
+// parseNode returns the node that the arguments describe.
+func parseNode(cluster string, id uint64, members []string) (n descriptor.Node, err error) {
+	n.Node, n.Members = id, map[uint64]string{}
+	for _, m := range members {
+		text, address, _ := strings.Cut(m, "=")
+		member, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || member == 0 {
+			return n, usagef("--members %q: want ID=HOST:PORT, with an id of 1 or more", m)
+		}
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" || port == "0" {
+			return n, usagef("--members %q: %q is no address; want HOST:PORT", m, address)
+		}
+		if n.Members[member] != "" {
+			return n, usagef("--members has node %d twice", member)
+		}
+		n.Members[member] = address
+	}
+	switch {
+	case len(n.Members) < 1 || len(n.Members) > maxFirstNodes:
+		return n, usagef("--members has %d nodes; want 1 to %d, best 3 or 5", len(n.Members), maxFirstNodes)
+	case n.Members[id] == "":
+		return n, usagef("--node %d is not in --members, which has %v", id, slices.Sorted(maps.Keys(n.Members)))
+	case cluster == "":
+		n.Cluster = descriptor.NewID()
+		return n, nil
+	}
+	n.Cluster, err = strconv.ParseUint(cluster, 16, 64)
+	if err != nil || len(cluster) != 16 || n.Cluster == 0 {
+		return n, usagef("--cluster %q: want 16 hexadecimal digits, as the first kvd cluster init has printed", cluster)
+	}
+	return n, nil
+}
+
+// afterInit says what to do next.
+func (a *app) afterInit(data string, n descriptor.Node, members []string, partitions int) {
+	fmt.Fprintf(a.out, "node %d of cluster %016x is in %s\n", n.Node, n.Cluster, data)
+	if len(n.Members) > 1 {
+		fmt.Fprintf(a.out, "\nif not done yet, on the machines of the other nodes:\n")
+	}
+	for _, id := range slices.Sorted(maps.Keys(n.Members)) {
+		if id != n.Node {
+			fmt.Fprintf(a.out, "  kvd cluster init --data DIR --node %d --cluster %016x --members %s --partitions %d\n", id, n.Cluster, strings.Join(members, ","), partitions)
+		}
+	}
+	fmt.Fprintf(a.out, "\nthen, for each node: kvd serve --cluster --data DIR\n")
+}

@@ -1,0 +1,198 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/kvd-db/kvd/internal/certificate"
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/peer"
+	"github.com/kvd-db/kvd/internal/replicated"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// clusterNode is the part of the process that belongs to a cluster.
+type clusterNode struct {
+	tls *certificate.Server // nil: the nodes are on loopback
+
+	mu      sync.Mutex
+	closed  bool
+	network *peer.Network // nil: the store is alone
+}
+
+// checkCluster refuses settings that do not fit a node of a cluster.
+func (c *Config) checkCluster() error {
+	files := 0
+	for _, name := range []string{c.ClusterCert, c.ClusterKey, c.ClusterCA} {
+		if name != "" {
+			files++
+		}
+	}
+	switch {
+	case !c.Cluster && (files > 0 || c.ClusterListen != ""):
+		return fmt.Errorf("%w: --cluster-listen, --cluster-cert, --cluster-key and --cluster-ca are for a node of a cluster: pass --cluster too", ErrUsage)
+	case files != 0 && files != 3:
+		return fmt.Errorf("%w: --cluster-cert, --cluster-key and --cluster-ca belong together; give all, or none", ErrUsage)
+	case c.Cluster && c.Dev:
+		return fmt.Errorf("%w: --cluster needs a store on disk; leave out --dev", ErrUsage)
+	case c.Cluster && c.Archive != "":
+		return fmt.Errorf("%w: a node of a cluster has no archive yet; leave out --archive", ErrUsage)
+	}
+	return nil
+}
+
+// openClusterTLS reads the certificates with which the nodes know each other.
+func (s *process) openClusterTLS() (err error) {
+	c := &s.config
+	if c.ClusterCert == "" {
+		return nil
+	}
+	files := certificate.Files{Certificate: c.ClusterCert, Key: c.ClusterKey, ClientCA: c.ClusterCA}
+	s.cluster.tls, err = certificate.Open(vfs.OS, files, func(err error) {
+		if err != nil {
+			s.log.Error("new certificates of the cluster cannot be used; the old ones count", zap.Error(err))
+			return
+		}
+		s.log.Info("new certificates of the cluster count", zap.Time("expire", s.cluster.tls.Ends()))
+	})
+	if err != nil {
+		return fmt.Errorf("%w: certificates of the cluster: %w", ErrUsage, err)
+	}
+	return nil
+}
+
+// openCluster makes the network and the log of a node of a cluster, if the store is one.
+func (s *process) openCluster(o *engine.Options) error {
+	c := &s.config
+	if !c.Cluster {
+		if _, err := s.disk.fs.Stat(descriptor.NodePath(c.Data)); err == nil {
+			return fmt.Errorf("%w: --data %s is a node of a cluster: pass --cluster", ErrUsage, c.Data)
+		}
+		return nil // opening the store tells what is wrong with it
+	}
+	node, err := readNode(s.disk.fs, c.Data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: --data %s is no node of a cluster: kvd cluster init makes one. If it was one, its data is lost: "+
+			"it must not take part under its old id", ErrUsage, c.Data)
+	case err != nil:
+		return err
+	}
+	listen := c.ClusterListen
+	if listen == "" {
+		listen = node.Members[node.Node]
+	}
+	network, err := peer.New(peer.Options{
+		Cluster: node.Cluster, Node: node.Node, Group: replicated.Group, Listen: listen, TLS: s.cluster.tls, Report: s.peerEvent,
+	})
+	if err != nil {
+		return clusterUsage(err)
+	}
+	if err := network.SetMembers(node.Members); err != nil {
+		network.Close()
+		return clusterUsage(err)
+	}
+	replicatedLog := replicated.New(replicated.Config{
+		Cluster: node.Cluster, Node: node.Node, Voters: slices.Sorted(maps.Keys(node.Members)), Transport: network,
+	})
+	network.Start(replicatedLog)
+	if !s.cluster.use(network) {
+		return kv.ErrClosed
+	}
+	o.Replicated = replicatedLog
+	s.log.Info("node of a cluster", zap.String("cluster", fmt.Sprintf("%016x", node.Cluster)), zap.Uint64("node", node.Node),
+		zap.Int("nodes", len(node.Members)), zap.String("listen", network.Addr()))
+	return nil
+}
+
+// clusterUsage says that a setting is wrong, if it is.
+func clusterUsage(err error) error {
+	if errors.Is(err, kv.ErrInvalidArgument) {
+		return fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	return fmt.Errorf("%w: %w; %s with --cluster-listen", ErrListen, err, listenAdvice(err))
+}
+
+// use keeps the network, or closes it if the process has ended meanwhile.
+func (c *clusterNode) use(network *peer.Network) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		network.Close()
+		return false
+	}
+	c.network = network
+	return true
+}
+
+func (c *clusterNode) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.network != nil {
+		c.network.Close()
+	}
+}
+
+// peerEvent logs a change in the connections to other nodes.
+func (s *process) peerEvent(e peer.Event) {
+	switch {
+	case e.Node == 0:
+		s.log.Warn("a call was refused", zap.Error(e.Err))
+	case e.Err != nil:
+		s.log.Warn("no connection to a node", zap.Uint64("node", e.Node), zap.String("lane", e.Lane), zap.Error(e.Err))
+	default:
+		s.log.Info("connected to a node", zap.Uint64("node", e.Node), zap.String("lane", e.Lane))
+	}
+}
+
+// readNode reads NODE of a store.
+func readNode(fsys vfs.FS, dir string) (descriptor.Node, error) {
+	d, err := descriptor.Read(fsys, dir)
+	if err != nil {
+		return descriptor.Node{}, err
+	}
+	return descriptor.ReadNode(fsys, dir, d.StoreID)
+}
+
+// InitNode makes a store that is one of the first nodes of a cluster: all of them are the
+// members of node, and vote. All need the same members and partitions; 0 means what
+// engine.Options says, which depends on the machine. InitNode returns the number of partitions.
+// The directory holds no store yet, or one that an interrupted call with the same arguments has
+// made.
+//
+// Errors: kv.ErrInvalidArgument; those of engine.Open and of the file system.
+func InitNode(fsys vfs.FS, dir string, node descriptor.Node, partitions int) (int, error) {
+	if err := node.Check(); err != nil {
+		return 0, err
+	}
+	if there, err := readNode(fsys, dir); err == nil {
+		return 0, fmt.Errorf("%w: %s is node %d of cluster %016x already; start it with kvd serve --cluster", kv.ErrInvalidArgument, dir, there.Node, there.Cluster)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	alone := replicated.New(replicated.Config{
+		Cluster: node.Cluster, Node: node.Node, Voters: slices.Sorted(maps.Keys(node.Members)),
+	})
+	e, err := engine.Open(dir, engine.Options{FS: fsys, Partitions: partitions, Replicated: alone})
+	if err != nil {
+		return 0, err
+	}
+	if err := e.Close(); err != nil {
+		return 0, err
+	}
+	d, err := descriptor.Read(fsys, dir)
+	if err != nil {
+		return 0, err
+	}
+	node.StoreID = d.StoreID
+	return d.Partitions, descriptor.WriteNode(fsys, dir, &node)
+}

@@ -1,0 +1,245 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/kvd-db/kvd/internal/certificate"
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// door is an address that exists before the node behind it does, and stays when it starts again.
+type door struct {
+	listener net.Listener
+	target   atomic.Pointer[string] // nil: connections are closed
+	running  sync.WaitGroup
+}
+
+func newDoor(t *testing.T) *door {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	d := &door{listener: l}
+	d.running.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			d.running.Go(func() { d.pass(in) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		d.running.Wait()
+	})
+	return d
+}
+
+func (d *door) pass(in net.Conn) {
+	defer func() { _ = in.Close() }()
+	target := d.target.Load()
+	if target == nil {
+		return
+	}
+	out, err := net.Dial("tcp", *target)
+	if err != nil {
+		return
+	}
+	var both sync.WaitGroup
+	for _, c := range [][2]net.Conn{{in, out}, {out, in}} {
+		both.Go(func() {
+			_, _ = io.Copy(c[0], c[1])
+			_, _ = c[0].Close(), c[1].Close()
+		})
+	}
+	both.Wait()
+}
+
+func initNode(fsys vfs.FS, node descriptor.Node) error {
+	partitions, err := InitNode(fsys, "data", node, 2)
+	if err == nil && partitions != 2 {
+		err = fmt.Errorf("%d partitions", partitions)
+	}
+	return err
+}
+
+// clusterOf makes the nodes of a cluster on disks in memory, and returns how to start each.
+func clusterOf(t *testing.T, size uint64) (starts []func() *running) {
+	node := descriptor.Node{Cluster: descriptor.NewID(), Members: map[uint64]string{}}
+	doors := map[uint64]*door{}
+	for id := uint64(1); id <= size; id++ {
+		doors[id] = newDoor(t)
+		node.Members[id] = doors[id].listener.Addr().String()
+	}
+	for id := uint64(1); id <= size; id++ {
+		fsys := vfs.NewMem()
+		mine := node
+		mine.Node = id
+		require.NoError(t, initNode(fsys, mine))
+		require.ErrorIs(t, initNode(fsys, mine), kv.ErrInvalidArgument, "it is one already")
+		starts = append(starts, func() *running {
+			core, lines := observer.New(zapcore.InfoLevel)
+			c := testConfig(zap.New(core), fsys)
+			c.Cluster, c.ClusterListen = true, "127.0.0.1:0"
+			r := start(t, c)
+			listen := lines.FilterMessage("node of a cluster").All()[0].ContextMap()["listen"].(string)
+			doors[id].target.Store(&listen)
+			return r
+		})
+	}
+	return starts
+}
+
+// put writes by whichever of the nodes leads, and returns its index.
+func putAnywhere(t *testing.T, nodes []*running, key string) (leader int) {
+	testwait.Until(t, func() bool {
+		for i, r := range nodes {
+			if r == nil {
+				continue
+			}
+			err := r.client.Put(t.Context(), []byte(key), []byte("value of "+key))
+			if err == nil {
+				leader = i
+				return true
+			}
+			require.True(t, errors.Is(err, kvd.ErrReadOnly) || errors.Is(err, kvd.ErrUncertain) || errors.Is(err, kvd.ErrUnavailable), "%v", err)
+		}
+		return false
+	})
+	return leader
+}
+
+// Three services replicate: what one has acknowledged can be read from all, also after the one
+// that led has ended, and from that when it has started again.
+func TestCluster(t *testing.T) {
+	starts := clusterOf(t, 3)
+	var nodes []*running
+	for _, start := range starts {
+		nodes = append(nodes, start())
+	}
+	read := func(key string) {
+		for i, r := range nodes {
+			if r != nil {
+				value, err := r.client.Get(t.Context(), []byte(key))
+				require.NoError(t, err, "node %d", i+1)
+				require.Equal(t, "value of "+key, string(value))
+			}
+		}
+	}
+	leader := putAnywhere(t, nodes, "a")
+	read("a")
+	for i, r := range nodes {
+		if i != leader {
+			err := r.client.Put(t.Context(), []byte("a"), []byte("x"))
+			require.ErrorIs(t, err, kvd.ErrReadOnly)
+			require.ErrorContains(t, err, "does not lead the cluster")
+		}
+	}
+	require.NoError(t, nodes[leader].end())
+	nodes[leader] = nil
+	next := putAnywhere(t, nodes, "b")
+	require.NotEqual(t, leader, next)
+	read("b")
+	nodes[leader] = starts[leader]()
+	read("a")
+	read("b")
+	for _, r := range slices.Backward(nodes) {
+		assert.NoError(t, r.end())
+	}
+}
+
+func TestStoresThatAreNoNode(t *testing.T) {
+	fsys := vfs.NewMem()
+	node := descriptor.Node{Cluster: 1, Node: 1, Members: map[uint64]string{1: "127.0.0.1:1"}}
+	require.ErrorIs(t, initNode(fsys, descriptor.Node{}), kv.ErrInvalidArgument)
+	run := func(fsys vfs.FS, change func(*Config)) error {
+		c := testConfig(zaptest.NewLogger(t), fsys)
+		change(&c)
+		return Run(t.Context(), c, nil)
+	}
+	err := run(fsys, func(c *Config) { c.Cluster = true })
+	require.ErrorIs(t, err, ErrUsage)
+	require.ErrorContains(t, err, "kvd cluster init makes one")
+	require.NoError(t, initNode(fsys, node))
+	require.ErrorContains(t, run(fsys, func(*Config) {}), "pass --cluster")
+	err = run(fsys, func(c *Config) { c.Cluster, c.ClusterListen = true, "0.0.0.0:0" })
+	require.ErrorIs(t, err, ErrUsage)
+	require.ErrorContains(t, err, "name the certificate of this node")
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, busy.Close()) }()
+	require.ErrorIs(t, run(fsys, func(c *Config) { c.Cluster, c.ClusterListen = true, busy.Addr().String() }), ErrListen)
+
+	remote := vfs.NewMem()
+	require.NoError(t, initNode(remote, descriptor.Node{Cluster: 1, Node: 1, Members: map[uint64]string{1: "127.0.0.1:1", 2: "10.0.0.2:7"}}))
+	err = run(remote, func(c *Config) { c.Cluster, c.ClusterListen = true, "127.0.0.1:0" })
+	require.ErrorIs(t, err, ErrUsage)
+	require.ErrorContains(t, err, "node 2")
+
+	// NODE of another store.
+	other := descriptor.Node{StoreID: 9, Cluster: 1, Node: 1, Members: node.Members}
+	require.NoError(t, vfs.WriteAtomic(fsys, "data/NODE", other.Encode()))
+	require.ErrorIs(t, run(fsys, func(c *Config) { c.Cluster = true }), kv.ErrCorrupt)
+	require.ErrorIs(t, initNode(fsys, node), kv.ErrCorrupt)
+
+	// The store of a single node.
+	single := vfs.NewMem()
+	r := start(t, testConfig(zaptest.NewLogger(t), single))
+	require.NoError(t, r.end())
+	require.ErrorIs(t, initNode(single, node), kv.ErrInvalidArgument)
+}
+
+func TestClusterSettings(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"pass --cluster too":          func(c *Config) { c.ClusterListen = "127.0.0.1:1" },
+		"give all, or none":           func(c *Config) { c.Cluster, c.ClusterCert = true, "x" },
+		"leave out --dev":             func(c *Config) { c.Cluster, c.Dev = true, true },
+		"leave out --archive":         func(c *Config) { c.Cluster, c.Archive = true, "x" },
+		"are for a node of a cluster": func(c *Config) { c.ClusterCA = "x" },
+	} {
+		c := testConfig(zaptest.NewLogger(t), vfs.NewMem())
+		change(&c)
+		err := c.Check()
+		require.ErrorIs(t, err, ErrUsage)
+		require.ErrorContains(t, err, want)
+	}
+	c := testConfig(zaptest.NewLogger(t), vfs.NewMem())
+	c.Cluster, c.ClusterCert, c.ClusterKey, c.ClusterCA = true, "missing", "missing", "missing"
+	require.ErrorIs(t, Run(t.Context(), c, nil), ErrUsage)
+}
+
+// A cluster of one node, with certificates.
+func TestClusterOfOne(t *testing.T) {
+	dir := t.TempDir()
+	ca, pairs, err := certificate.DevNodes(5, []uint64{1}, time.Now(), time.Hour)
+	require.NoError(t, err)
+	for name, data := range map[string][]byte{"ca.pem": ca, "node.pem": pairs[1].Certificate, "node.key": pairs[1].Key} {
+		require.NoError(t, vfs.WriteAtomic(vfs.OS, dir+"/"+name, data))
+	}
+	fsys := vfs.NewMem()
+	require.NoError(t, initNode(fsys, descriptor.Node{Cluster: 5, Node: 1, Members: map[uint64]string{1: "10.0.0.1:7"}}))
+	c := testConfig(zaptest.NewLogger(t), fsys)
+	c.Cluster, c.ClusterListen = true, "127.0.0.1:0"
+	c.ClusterCert, c.ClusterKey, c.ClusterCA = dir+"/node.pem", dir+"/node.key", dir+"/ca.pem"
+	r := start(t, c)
+	putAnywhere(t, []*running{r}, "a")
+	require.NoError(t, r.end())
+}
