@@ -41,8 +41,16 @@
 // (certificate.Node), and has to agree with the Hello. Host names do not matter. Without TLS
 // a Hello is believed; then all addresses have to be those of loopback.
 //
+// # Files
+//
+// A node fetches the files of a checkpoint of another one by a third connection
+// ([Network.Files]), for backup.Receive: the list, then one file after the other, of which
+// nothing is sent if the caller has it. Checksums are those of backup. The sender paces the bytes
+// to 64 MiB a second, serves one node at a time, and ends a transfer in which the other node has
+// taken nothing for a minute.
+//
 // # Not here yet
 //
-// Files of a checkpoint: the protocol has a call for them, which is not implemented.
-// backup.Receive is the receiving side.
+// No message of the consensus says yet which checkpoint a follower should fetch, and nothing
+// installs what it has received.
 package peer

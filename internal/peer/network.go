@@ -71,8 +71,11 @@ type Network struct {
 	listener net.Listener
 	server   *grpc.Server
 
-	receiver atomic.Pointer[Receiver]
-	members  atomic.Pointer[map[uint64]*member]
+	receiver    atomic.Pointer[Receiver]
+	checkpoints atomic.Pointer[func(context.Context, []byte) (Checkpoint, error)]
+	sending     atomic.Bool   // files, to one other node
+	stallWait   time.Duration // see the constant
+	members     atomic.Pointer[map[uint64]*member]
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -96,6 +99,7 @@ type laneName struct {
 type member struct {
 	id             uint64
 	address        string
+	creds          credentials.TransportCredentials
 	cancel         context.CancelFunc
 	small, appends *lane
 
@@ -112,7 +116,7 @@ func New(o Options) (*Network, error) {
 	if o.Cluster == 0 || o.Node == 0 {
 		return nil, fmt.Errorf("%w: a node needs the id of its cluster and one of its own", kv.ErrInvalidArgument)
 	}
-	n := &Network{options: o, reported: map[laneName]string{}}
+	n := &Network{options: o, reported: map[laneName]string{}, stallWait: stallWait}
 	n.members.Store(&map[uint64]*member{})
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
@@ -225,7 +229,7 @@ func (n *Network) newMember(id uint64, address string) (*member, error) {
 	} else if err := checkLoopback(address); err != nil {
 		return nil, fmt.Errorf("node %d: %w", id, err)
 	}
-	m := &member{id: id, address: address, inbound: map[peerpb.Lane]chan struct{}{}}
+	m := &member{id: id, address: address, creds: creds, inbound: map[peerpb.Lane]chan struct{}{}}
 	for _, l := range []struct {
 		to    **lane
 		kind  peerpb.Lane
