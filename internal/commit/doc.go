@@ -175,8 +175,9 @@
 //
 // # The log, also a replicated one
 //
-// [Log] is what a coordinator needs of any log. kvd has the local one, [wal.Log]. In terms
-// of Raft its methods are:
+// [Log] is what a coordinator needs of any log. kvd has the local one, [wal.Log], and, while a
+// member of a cluster leads, that of a tenure (engine/tenure.go). In terms of Raft its methods
+// are:
 //
 //	Append              numbers an entry, which the coordinator has validated, and proposes it
 //	Flush, FlushOrSync  hand proposed entries to the replication loop

@@ -129,6 +129,14 @@
 // those whose records are in the tables of every partition concerned, according to the
 // manifests.
 //
+// # A member of a cluster
+//
+// With Options.Replicated the log is that of a cluster, and the store has none of its own:
+// see replicated/doc.go for what then holds in place of G1, G2 and G8. Writes are taken while
+// this node leads ([kv.NotLeaderError] otherwise), by coordinators that are made for that time;
+// the rest of the time member.go inserts what is committed. The engine knows no consensus:
+// what it needs of the log is [ReplicatedLog], and what the log calls is [Member].
+//
 // # Read only
 //
 // A file system may be read-only when the store is opened, or become so while the store is
