@@ -131,8 +131,8 @@ func (m *member) insert(r *entry) error {
 	var concerned []*partition.Partition // ascending
 	err := record.Decode(r.payload, func(op *record.Op) error {
 		if op.Partition >= len(m.e.partitions) || op.Unit >= r.units {
-			return fmt.Errorf("%w: a record of %d units has an operation for unit %d of partition %d; there are %d",
-				kv.ErrCorrupt, r.units, op.Unit, op.Partition, len(m.e.partitions))
+			return fmt.Errorf("a record of %d units has an operation for unit %d of partition %d; there are %d",
+				r.units, op.Unit, op.Partition, len(m.e.partitions))
 		}
 		p := m.e.partitions[op.Partition]
 		if n := len(concerned); n == 0 || concerned[n-1] != p {
@@ -146,7 +146,7 @@ func (m *member) insert(r *entry) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: records %d to %d of the cluster: %w", kv.ErrCorrupt, r.base, r.last(), err)
 	}
 	if r.last() > m.tables {
 		joint.Seq = r.last()
