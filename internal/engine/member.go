@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -195,7 +196,7 @@ func (m *member) awaitMemory() error {
 }
 
 // Lead implements Member. The coordinators number from the state that holds now. The first
-// entry sets the clock, so that a cluster whose keys expire has one time.
+// entry sets the clock, if keys may expire; otherwise it only makes a first version.
 func (m *member) Lead(t Tenure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,7 +211,33 @@ func (m *member) Lead(t Tenure) {
 	}
 	m.leading.Store(&m.tenure.writers)
 	m.wakeSealer()
-	m.tenure.stamp()
+	now := uint64(0)
+	if m.expires.Load() {
+		now = m.e.Now()
+	}
+	_ = m.tenure.stamp(now) // without room or a log, there is no need for it
+}
+
+// useTime makes sure that the clock is set before the first key with an expiry: a position that
+// has the key then has a time.
+//
+// Errors: a kv.NotLeaderError, and a kv.OverloadError if the log has no room.
+func (m *member) useTime() error {
+	if m.expires.Load() {
+		return nil
+	}
+	w := m.leading.Load()
+	if w == nil {
+		return leaderless(m.log)
+	}
+	err := w.tenure.stamp(m.e.Now())
+	if errors.Is(err, wal.ErrNoRoomYet) {
+		return &kv.OverloadError{Reason: "log_full", RetryAfter: patience}
+	}
+	if err == nil {
+		m.expires.Store(true)
+	}
+	return err
 }
 
 // Lost implements Member. The coordinators end when what they have proposed has its outcomes.

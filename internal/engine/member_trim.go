@@ -57,10 +57,11 @@ func (e *Engine) trimFailed(err error) {
 	}
 }
 
-// stamp sets the store's clock, if this node leads and keys may expire.
+// stamp sets the store's clock, if this node leads and keys may expire. Without room, the next
+// call does.
 func (m *member) stamp() {
 	if w := m.leading.Load(); w != nil && m.expires.Load() {
-		w.tenure.stamp()
+		_ = w.tenure.stamp(m.e.Now())
 	}
 }
 

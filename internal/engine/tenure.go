@@ -72,9 +72,10 @@ func (t *tenureLog) propose(r entry, w wal.Waker) (kv.SeqNum, wal.Pos, error) {
 	return r.base, wal.Pos(t.appends), nil
 }
 
-// stamp proposes an entry that sets the store's clock. Without room, the next one does.
-func (t *tenureLog) stamp() {
-	_, _, _ = t.propose(entry{kind: entryTime, units: 1, time: t.m.e.Now()}, nil)
+// stamp proposes an entry that sets the store's clock to a time; 0: it stays.
+func (t *tenureLog) stamp(time uint64) error {
+	_, _, err := t.propose(entry{kind: entryTime, units: 1, time: time}, nil)
+	return err
 }
 
 // committed reports whether a committed record was proposed in this tenure, and then lets the

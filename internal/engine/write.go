@@ -361,8 +361,7 @@ func (e *Engine) checkOp(op *kv.Op) error {
 		return fmt.Errorf("%w: %s with an expiry", kv.ErrInvalidArgument, op.Kind)
 	}
 	if e.member != nil {
-		e.member.expires.Store(true)
-		return nil
+		return e.member.useTime()
 	}
 	err := e.clock.use()
 	if vfs.CannotWrite(err) {
