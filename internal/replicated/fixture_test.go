@@ -210,16 +210,32 @@ func (n *node) digest() (kv.SeqNum, string) {
 	return s.Version(), all.String()
 }
 
-// agree fails unless all running nodes have the same state at the same version.
+// agree fails unless all running nodes come to the same state at the same version. Writes that
+// callers have given up may still be committed meanwhile.
 func (c *cluster) agree() string {
+	for range 100 {
+		if state, same := c.compare(); same {
+			return state
+		}
+		time.Sleep(replica.TickInterval)
+	}
+	require.Fail(c.t, "the nodes come to no common version")
+	return ""
+}
+
+// compare reports whether all running nodes are at the same version. They must then have the
+// same state.
+func (c *cluster) compare() (string, bool) {
 	version, want := c.leader().digest()
 	for _, n := range c.nodes {
 		if n.store == nil {
 			continue
 		}
 		at, got := n.digest()
-		require.Equal(c.t, version, at, "node %d", n.id)
+		if at != version {
+			return "", false
+		}
 		require.Equal(c.t, want, got, "node %d", n.id)
 	}
-	return want
+	return want, true
 }
