@@ -116,6 +116,8 @@ func TestTransactionsAreDrawnByThreads(t *testing.T) {
 	page := Transactions().Report(r)
 	assert.Equal(t, "2k transactions/s at best, by 4 threads, of which 12.5 % of the attempts met a conflict.", page.Lead)
 	assert.Contains(t, page.HTML(), "<td>4</td><td style=\"--shade:0.45\">2k</td><td>1 µs</td>")
+	assert.Equal(t, "Transactions of 4 reads and 2 writes", page.Sections[0].Title)
+	assert.Equal(t, "reads", transactionsTitle("reads"))
 	panels := page.Sections[0].Figures[0].Panels
 	assert.Equal(t, []float64{0, 0.125}, panels[2].Marks[0].(*chart.Line).Y)
 }

@@ -56,11 +56,20 @@ func transactionsSections(r *results.Result) []report.Section {
 	if len(cells) == 0 {
 		return nil
 	}
-	s := report.Section{Title: cells[0].Param(paramTransaction), Tables: []*report.Table{transactionsTable(cells)}}
+	s := report.Section{Title: transactionsTitle(cells[0].Param(paramTransaction)), Tables: []*report.Table{transactionsTable(cells)}}
 	if len(cells) > 1 {
 		s.Figures = []*chart.Figure{transactionsFigure(r, cells)}
 	}
 	return []report.Section{s}
+}
+
+// transactionsTitle says what transactions of a shape such as 4r2w do.
+func transactionsTitle(shape string) string {
+	var reads, writes int
+	if _, err := fmt.Sscanf(shape, "%dr%dw", &reads, &writes); err != nil {
+		return shape // as another version writes it
+	}
+	return fmt.Sprintf("Transactions of %s and %s", report.Plural(reads, "read"), report.Plural(writes, "write"))
 }
 
 func transactionsTable(cells []*results.Cell) *report.Table {
