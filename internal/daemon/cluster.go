@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/peer"
+	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/replicated"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -26,6 +28,9 @@ type clusterNode struct {
 	mu      sync.Mutex
 	closed  bool
 	network *peer.Network // nil: the store is alone
+	log     *replicated.Log
+	ended   chan struct{} // closed by close
+	running sync.WaitGroup
 }
 
 // checkCluster refuses settings that do not fit a node of a cluster.
@@ -104,7 +109,7 @@ func (s *process) openCluster(o *engine.Options) error {
 		Cluster: node.Cluster, Node: node.Node, Voters: slices.Sorted(maps.Keys(node.Members)), Transport: network,
 	})
 	network.Start(replicatedLog)
-	if !s.cluster.use(network) {
+	if !s.cluster.use(network, replicatedLog) {
 		return kv.ErrClosed
 	}
 	o.Replicated = replicatedLog
@@ -122,24 +127,56 @@ func clusterUsage(err error) error {
 }
 
 // use keeps the network, or closes it if the process has ended meanwhile.
-func (c *clusterNode) use(network *peer.Network) bool {
+func (c *clusterNode) use(network *peer.Network, log *replicated.Log) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		network.Close()
 		return false
 	}
-	c.network = network
+	c.network, c.log, c.ended = network, log, make(chan struct{})
 	return true
+}
+
+// watchLeader logs which node leads, whenever that changes, until close. The store is open.
+func (s *process) watchLeader() {
+	c := &s.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.network == nil || c.closed {
+		return
+	}
+	c.running.Go(func() {
+		ticker := time.NewTicker(replica.TickInterval)
+		defer ticker.Stop()
+		var told replica.Status
+		for {
+			if now := c.log.Status(); now.Leader != told.Leader || now.Term != told.Term {
+				told = now
+				s.log.Info("leader of the cluster", zap.Uint64("node", now.Leader), zap.Uint64("term", now.Term), zap.Bool("this", now.Leading))
+			}
+			select {
+			case <-ticker.C:
+			case <-c.ended:
+				return
+			}
+		}
+	})
 }
 
 func (c *clusterNode) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed = true
-	if c.network != nil {
-		c.network.Close()
+	if c.closed = true; c.network == nil {
+		return
 	}
+	select {
+	case <-c.ended:
+	default:
+		close(c.ended)
+	}
+	c.running.Wait()
+	c.network.Close()
 }
 
 // peerEvent logs a change in the connections to other nodes.

@@ -82,9 +82,9 @@ func initNode(fsys vfs.FS, node descriptor.Node) error {
 }
 
 // clusterOf makes the nodes of a cluster on disks in memory, and returns how to start each.
-func clusterOf(t *testing.T, size uint64) (starts []func() *running) {
+func clusterOf(t *testing.T, size uint64) (starts []func() *running, leads func(node int) bool) {
 	node := descriptor.Node{Cluster: descriptor.NewID(), Members: map[uint64]string{}}
-	doors := map[uint64]*door{}
+	doors, logs := map[uint64]*door{}, make([]*observer.ObservedLogs, size)
 	for id := uint64(1); id <= size; id++ {
 		doors[id] = newDoor(t)
 		node.Members[id] = doors[id].listener.Addr().String()
@@ -97,6 +97,7 @@ func clusterOf(t *testing.T, size uint64) (starts []func() *running) {
 		require.ErrorIs(t, initNode(fsys, mine), kv.ErrInvalidArgument, "it is one already")
 		starts = append(starts, func() *running {
 			core, lines := observer.New(zapcore.InfoLevel)
+			logs[id-1] = lines
 			c := testConfig(zap.New(core), fsys)
 			c.Cluster, c.ClusterListen = true, "127.0.0.1:0"
 			r := start(t, c)
@@ -105,7 +106,10 @@ func clusterOf(t *testing.T, size uint64) (starts []func() *running) {
 			return r
 		})
 	}
-	return starts
+	return starts, func(node int) bool {
+		told := logs[node].FilterMessage("leader of the cluster").All()
+		return len(told) > 0 && told[len(told)-1].ContextMap()["this"] == true
+	}
 }
 
 // put writes by whichever of the nodes leads, and returns its index.
@@ -130,7 +134,7 @@ func putAnywhere(t *testing.T, nodes []*running, key string) (leader int) {
 // Three services replicate: what one has acknowledged can be read from all, also after the one
 // that led has ended, and from that when it has started again.
 func TestCluster(t *testing.T) {
-	starts := clusterOf(t, 3)
+	starts, leads := clusterOf(t, 3)
 	var nodes []*running
 	for _, start := range starts {
 		nodes = append(nodes, start())
@@ -157,6 +161,7 @@ func TestCluster(t *testing.T) {
 	nodes[leader] = nil
 	next := putAnywhere(t, nodes, "b")
 	require.NotEqual(t, leader, next)
+	testwait.Until(t, func() bool { return leads(next) })
 	read("b")
 	nodes[leader] = starts[leader]()
 	read("a")

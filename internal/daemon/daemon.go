@@ -260,6 +260,7 @@ func (s *process) open(ctx context.Context) error {
 	}
 	c := &s.config
 	s.engine.Store(e)
+	s.watchLeader()
 	_, _, requests := split(c.dataBudget())
 	srv := service.New(Store(e), service.Options{
 		TLS:         s.tlsConfig(),
