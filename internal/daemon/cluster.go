@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
@@ -29,6 +30,7 @@ type clusterNode struct {
 	closed  bool
 	network *peer.Network // nil: the store is alone
 	log     *replicated.Log
+	watched bool          // the store is open, and so is the log
 	ended   chan struct{} // closed by close
 	running sync.WaitGroup
 }
@@ -146,6 +148,7 @@ func (s *process) watchLeader() {
 	if c.network == nil || c.closed {
 		return
 	}
+	c.watched = true
 	c.running.Go(func() {
 		ticker := time.NewTicker(replica.TickInterval)
 		defer ticker.Stop()
@@ -177,6 +180,34 @@ func (c *clusterNode) close() {
 	}
 	c.running.Wait()
 	c.network.Close()
+}
+
+var errLeaderless = errors.New("no node leads, as far as this one knows: a majority of the nodes has to be up and connected; it answers no reads meanwhile")
+
+// check returns which node leads and which others are connected, of a node of a cluster. A
+// node that knows no leader is not ready.
+func (c *clusterNode) check() []admin.Check {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.watched || c.closed {
+		return nil
+	}
+	status := c.log.Status()
+	if status.Leader == 0 {
+		return []admin.Check{{Name: "cluster", Err: errLeaderless}}
+	}
+	note := fmt.Sprintf("node %d leads in term %d; this node has applied %d of %d entries", status.Leader, status.Term, status.Applied.Index, status.Committed)
+	if status.Leading {
+		note = fmt.Sprintf("this node leads in term %d", status.Term)
+	}
+	for _, p := range c.network.Status() {
+		if p.Connected {
+			note += fmt.Sprintf("; node %d is connected", p.Node)
+		} else {
+			note += fmt.Sprintf("; node %d at %s is not connected: %s", p.Node, p.Address, p.Why)
+		}
+	}
+	return []admin.Check{{Name: "cluster", Note: note}}
 }
 
 // peerEvent logs a change in the connections to other nodes.

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -157,6 +158,13 @@ func TestCluster(t *testing.T) {
 			require.ErrorContains(t, err, "does not lead the cluster")
 		}
 	}
+	code, page := nodes[leader].page("/readyz?verbose")
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, page, "[+] cluster: this node leads in term ")
+	follower := (leader + 1) % 3
+	_, page = nodes[follower].page("/status.txt")
+	require.Contains(t, page, fmt.Sprintf("cluster: node %d leads in term ", leader+1))
+	require.Contains(t, page, fmt.Sprintf("node %d is connected", leader+1))
 	require.NoError(t, nodes[leader].end())
 	nodes[leader] = nil
 	next := putAnywhere(t, nodes, "b")
@@ -166,9 +174,13 @@ func TestCluster(t *testing.T) {
 	nodes[leader] = starts[leader]()
 	read("a")
 	read("b")
-	for _, r := range slices.Backward(nodes) {
-		assert.NoError(t, r.end())
-	}
+	require.NoError(t, nodes[0].end())
+	require.NoError(t, nodes[1].end())
+	testwait.Until(t, func() bool {
+		code, page := nodes[2].page("/readyz?verbose")
+		return code == http.StatusServiceUnavailable && strings.Contains(page, "[-] cluster: no node leads")
+	})
+	assert.NoError(t, nodes[2].end())
 }
 
 func TestStoresThatAreNoNode(t *testing.T) {

@@ -86,7 +86,8 @@ func (s *process) checks() []admin.Check {
 		running.Err = errStopping
 	}
 	disk := admin.Check{Name: "disk", Err: s.disk.check()}
-	return append([]admin.Check{open, failed, running, disk, writes, {Name: "data", Note: s.damage()}}, s.archiveCheck()...)
+	checks := append([]admin.Check{open, failed, running, disk, writes, {Name: "data", Note: s.damage()}}, s.archiveCheck()...)
+	return append(checks, s.cluster.check()...)
 }
 
 // damage names what is damaged in a few words, empty if nothing is known to be. A damaged store
