@@ -21,7 +21,7 @@ func (a *app) certCommand() *cobra.Command {
 		Short: "Make certificates to try TLS with",
 		Args:  noArguments,
 	}
-	cmd.AddCommand(a.certDevCommand())
+	cmd.AddCommand(a.certDevCommand(), a.certNodesCommand())
 	return cmd
 }
 
@@ -56,31 +56,19 @@ func (a *app) certDev(dir string, hosts, clients []string, force bool) error {
 			return usagef("--client %q: want letters, digits, - and _; not ca or server, which are the names of other files", name)
 		}
 	}
-	if _, err := vfs.OS.Stat(filepath.Join(dir, "ca.pem")); !force && !errors.Is(err, fs.ErrNotExist) {
-		if err != nil {
-			return named(err)
-		}
-		return usagef("%s holds certificates already; give another --dir, or --force to replace them", dir)
+	if err := checkFree(dir, force); err != nil {
+		return err
 	}
 	set, err := certificate.Dev(hosts, clients, time.Now(), devLasts)
 	if err != nil {
 		return err
 	}
-	if err := vfs.OS.MkdirAll(dir); err != nil {
-		return err
-	}
-	type file struct {
-		name string
-		data []byte
-	}
-	files := []file{{"ca.pem", set.CA}, {"server.pem", set.Server.Certificate}, {"server.key", set.Server.Key}}
+	files := []certFile{{"ca.pem", set.CA}, {"server.pem", set.Server.Certificate}, {"server.key", set.Server.Key}}
 	for name, pair := range set.Clients {
-		files = append(files, file{name + ".pem", pair.Certificate}, file{name + ".key", pair.Key})
+		files = append(files, certFile{name + ".pem", pair.Certificate}, certFile{name + ".key", pair.Key})
 	}
-	for _, f := range files {
-		if err := vfs.WriteAtomic(vfs.OS, filepath.Join(dir, f.name), f.data); err != nil {
-			return fmt.Errorf("write %s: %w", f.name, err)
-		}
+	if err := writeCertFiles(dir, files); err != nil {
+		return err
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
 	fmt.Fprintf(a.out, "certificates for %s in %s, valid for 30 days; try:\n\n", strings.Join(hosts, ", "), dir)
@@ -90,6 +78,18 @@ func (a *app) certDev(dir string, hosts, clients []string, force bool) error {
 			net.JoinHostPort(hosts[0], "7070"), in("ca.pem"), in(clients[0]+".pem"), in(clients[0]+".key"))
 	}
 	return nil
+}
+
+// checkFree refuses a directory with certificates, unless they are to be replaced.
+func checkFree(dir string, force bool) error {
+	_, err := vfs.OS.Stat(filepath.Join(dir, "ca.pem"))
+	switch {
+	case force || errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return named(err)
+	}
+	return usagef("%s holds certificates already; give another --dir, or --force to replace them", dir)
 }
 
 func isNameRune(r rune) bool {

@@ -37,7 +37,7 @@ func (a *app) clusterInitCommand() *cobra.Command {
 			"A node has an id of its own, and an address for the other nodes, which is not that for\n" +
 			"clients. If the data of a node is lost, no other node may get its id.\n\n" +
 			"If all nodes are on this machine they need no certificates. Otherwise each one has a\n" +
-			"certificate whose only URI is kvd-node:CLUSTER/NODE.\n\n" +
+			"certificate whose only URI is kvd-node:CLUSTER/NODE; kvd cert nodes makes some to try.\n\n" +
 			"Exit codes: 0 the node is made; 64 the arguments do not fit, or the directory is in use\n" +
 			"for something else; 65 its data is damaged; 74 the disk failed; 75 a process uses it.",
 		Example: "  kvd cluster init --data node1 --node 1 --members 1=127.0.0.1:7101,2=127.0.0.1:7102,3=127.0.0.1:7103\n" +
@@ -101,11 +101,17 @@ func parseNode(cluster string, id uint64, members []string) (n descriptor.Node, 
 		n.Cluster = descriptor.NewID()
 		return n, nil
 	}
-	n.Cluster, err = strconv.ParseUint(cluster, 16, 64)
-	if err != nil || len(cluster) != 16 || n.Cluster == 0 {
-		return n, usagef("--cluster %q: want 16 hexadecimal digits, as the first kvd cluster init has printed", cluster)
+	n.Cluster, err = parseCluster(cluster)
+	return n, err
+}
+
+// parseCluster returns the id of a cluster.
+func parseCluster(text string) (uint64, error) {
+	id, err := strconv.ParseUint(text, 16, 64)
+	if err != nil || len(text) != 16 || id == 0 {
+		return 0, usagef("--cluster %q: want 16 hexadecimal digits, as the first kvd cluster init has printed", text)
 	}
-	return n, nil
+	return id, nil
 }
 
 // afterInit says what to do next.

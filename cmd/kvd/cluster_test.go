@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 func TestClusterInit(t *testing.T) {
@@ -49,6 +51,34 @@ func TestClusterInitArguments(t *testing.T) {
 		"holds other files":               {"--data", dir, "--node", "1", "--members", "1=a:1"},
 	} {
 		r := command(t, "", nil, append([]string{"cluster", "init"}, args...)...)
+		assert.Equal(t, daemon.ExitUsage, r.code, want)
+		assert.Contains(t, r.err, want)
+	}
+}
+
+func TestCertificatesOfNodes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "certs")
+	args := []string{"cert", "nodes", "--dir", dir, "--cluster", "0123456789abcdef", "--node", "1,3"}
+	r := command(t, "", nil, args...)
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, "--cluster-cert "+filepath.Join(dir, "node-1.pem"))
+	tls, err := certificate.Open(vfs.OS, certificate.Files{
+		Certificate: filepath.Join(dir, "node-3.pem"), Key: filepath.Join(dir, "node-3.key"), ClientCA: filepath.Join(dir, "ca.pem"),
+	}, nil)
+	require.NoError(t, err)
+	_, _, err = tls.Nodes("h2", nil)
+	require.NoError(t, err)
+
+	r = command(t, "", nil, args...)
+	assert.Equal(t, daemon.ExitUsage, r.code)
+	assert.Contains(t, r.err, "holds certificates already")
+	require.Zero(t, command(t, "", nil, append(args, "--force")...).code)
+	for want, wrong := range map[string][]string{
+		"--node is missing":          {"--cluster", "0123456789abcdef"},
+		"ids of nodes begin at 1":    {"--cluster", "0123456789abcdef", "--node", "0"},
+		"want 16 hexadecimal digits": {"--node", "1"},
+	} {
+		r := command(t, "", nil, append([]string{"cert", "nodes", "--dir", dir}, wrong...)...)
 		assert.Equal(t, daemon.ExitUsage, r.code, want)
 		assert.Contains(t, r.err, want)
 	}
