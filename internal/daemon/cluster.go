@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,6 +166,29 @@ func (s *process) watchLeader() {
 			}
 		}
 	})
+}
+
+// handOverWait bounds how long a stop waits until another node leads. That takes a few
+// milliseconds; after an election timeout the other node has failed to.
+const handOverWait = time.Second
+
+// handOver lets another node lead before this one ends: otherwise the others would miss it
+// for an election timeout first.
+func (s *process) handOver() {
+	s.cluster.mu.Lock()
+	log := s.cluster.log
+	s.cluster.mu.Unlock()
+	if log == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverWait)
+	defer cancel()
+	switch leader, err := log.HandOver(ctx); {
+	case err != nil:
+		s.log.Warn("the leadership was not handed over; the other nodes elect a leader", zap.Error(err))
+	case leader != 0:
+		s.log.Info("the leadership was handed over", zap.Uint64("node", leader))
+	}
 }
 
 func (c *clusterNode) close() {

@@ -439,6 +439,9 @@ func (s *process) closeAll(ctx context.Context, calls time.Duration) error {
 	if err := s.server.Load().Shutdown(ctx); err != nil && calls > 0 && !s.abandoned() {
 		s.log.Warn("calls in flight were cut off after their part of the grace period", zap.Duration("part", calls))
 	}
+	if calls > 0 && !s.abandoned() {
+		s.handOver()
+	}
 	s.looking.Lock()
 	s.closing = true
 	s.looking.Unlock()

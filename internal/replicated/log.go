@@ -148,6 +148,18 @@ func (l *Log) Status() replica.Status { return l.running().Status() }
 // Transfer asks for a transfer of the leadership: see replica.Loop.Transfer.
 func (l *Log) Transfer(to uint64) { l.running().Transfer(to) }
 
+// HandOver lets the voter that lacks least lead in place of this node, if this one leads, and
+// returns which one does. It returns 0 if this node does not lead.
+//
+// Errors: those of replica.Loop.TransferTo, as when no other voter answers.
+func (l *Log) HandOver(ctx context.Context) (leader uint64, err error) {
+	loop := l.running()
+	if loop == nil || !loop.Status().Leading {
+		return 0, nil
+	}
+	return loop.TransferTo(ctx, 0)
+}
+
 // Propose implements engine.ReplicatedLog.
 func (l *Log) Propose(t engine.Tenure, record []byte) (uint64, error) {
 	id, err := l.running().Propose(replica.Tenure(t), record)
