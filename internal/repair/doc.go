@@ -48,8 +48,8 @@
 //
 // # In place
 //
-// If nothing but tables and value files is damaged, a store can be repaired where it is, at the cost
-// of the damaged tables and not of the whole store: see InPlace.
+// If nothing but tables and value files is damaged, a store can be repaired where it is, at the
+// cost of the damaged tables and not of the whole store: see InPlace.
 //
 // # Memory and disk
 //

@@ -13,8 +13,8 @@ import (
 	"github.com/kvd-db/kvd/internal/sstable"
 )
 
-// damagedPart is a partition that is repaired where it is. The directory of its part is in the scratch
-// directory.
+// damagedPart is a partition that is repaired where it is. The directory of its part is in the
+// scratch directory.
 type damagedPart struct {
 	*part
 	store    string // its directory in the store

@@ -239,22 +239,35 @@ func TestTheJSONFormOfAReport(t *testing.T) {
 		},
 		Notes: []string{"n"}, Entries: 5, Records: 6, LastSeq: 7,
 	}
-	data, err := json.MarshalIndent(&r, "", "  ")
-	require.NoError(t, err)
-	golden := filepath.Join("testdata", "v1", "report.json")
-	if *update {
-		require.NoError(t, os.WriteFile(golden, append(data, '\n'), 0o600))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(data)+"\n")
-	var back Report
-	require.NoError(t, json.Unmarshal(want, &back))
-	require.Equal(t, r, back)
+	inPlace := r
+	inPlace.Target, inPlace.BackupVersion, inPlace.Filled = r.Source, 6, 5
+	inPlace.InPlace = &InPlaceReport{Done: true, Aside: "aside", Replaced: 4, Hidden: 3, Ranges: 2}
+	for golden, c := range map[string]struct {
+		report Report
+		says   []string
+	}{
+		"report.json": {r, []string{"2 LOSSES", `'a\x00\\' to 'ä'`, "1 to 7", "at most 2", "from 8 on", "note: n", "1 of 2 files"}},
+		"report-in-place.json": {inPlace, []string{
+			"2 LOSSES", "replaced tables: 4", "restored keys from the backup of version 6: 5", "of 3 keys", "in 2 ranges", "are in aside",
+		}},
+	} {
+		data, err := json.MarshalIndent(&c.report, "", "  ")
+		require.NoError(t, err)
+		golden = filepath.Join("testdata", "v1", golden)
+		if *update {
+			require.NoError(t, os.WriteFile(golden, append(data, '\n'), 0o600))
+		}
+		want, err := os.ReadFile(golden)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(data)+"\n")
+		var back Report
+		require.NoError(t, json.Unmarshal(want, &back))
+		require.Equal(t, c.report, back)
 
-	var text bytes.Buffer
-	require.NoError(t, r.Write(&text))
-	for _, says := range []string{"2 LOSSES", `'a\x00\\' to 'ä'`, "1 to 7", "at most 2", "from 8 on", "note: n", "1 of 2 files"} {
-		require.Contains(t, text.String(), says)
+		var text bytes.Buffer
+		require.NoError(t, c.report.Write(&text))
+		for _, says := range c.says {
+			require.Contains(t, text.String(), says)
+		}
 	}
 }

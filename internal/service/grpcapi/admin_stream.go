@@ -50,11 +50,11 @@ func (r *rights) refusal() *service.Error {
 	return r.lost
 }
 
-// watchRights begins to judge the client by may; stream is the context of the handler. The handler
-// itself judges the client with stillMay before each answer. While the handler waits for the client,
-// a goroutine judges the client once a second, and ends the call when the client has lost the right:
-// a client that takes no answer, or sends no request, keeps the handler waiting for up to a
-// deadline. The caller calls end before it returns.
+// watchRights begins to judge the client by may; stream is the context of the handler. The
+// handler itself judges the client with stillMay before each answer. While the handler waits for
+// the client, a goroutine judges the client once a second, and ends the call when the client has
+// lost the right: a client that takes no answer, or sends no request, keeps the handler waiting
+// for up to a deadline. The caller calls end before it returns.
 func (c *call) watchRights(stream context.Context, may func(*service.Call) error) (end func()) {
 	c.rights = &rights{may: may}
 	if c.api.server.Options().Auth == nil {
