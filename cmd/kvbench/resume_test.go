@@ -46,11 +46,11 @@ func TestAnInterruptedExperimentGoesOnWhereItStopped(t *testing.T) {
 		ends            time.Duration // of the first command
 		planned, stores int           // of all, and opened by the resumed command
 	}{
-		{"partitions --mixes PUT_HEAVY --partitions 1,2 --threads 1,2 --duration 10s --scale 0.0001 --runs 2", 35 * time.Second, 8, 5},
-		{"lsm --mixes PUT_HEAVY --find-rates 50 --threads 1 --keys 10000 --flush-keys 1000,2000 --duration 10s", 15 * time.Second, 2, 1},
-		{"ycsb --workload C,A --threads 1 --records 64 --duration 10s --runs 2", 55 * time.Second, 8, 2},
-		{"run --threads 2 --keys 100 --duration 10s --runs 3", 25 * time.Second, 3, 1},
-		{"sweep --rps 10,20,40 --threads 2 --keys 20 --warmup 0s --duration 10s --runs 2", 45 * time.Second, 6, 1},
+		{"partitions --mixes PUT_HEAVY --partitions 1,2 --threads 1,2 --duration 3s --scale 0.0001 --runs 2", 10500 * time.Millisecond, 8, 5},
+		{"lsm --mixes PUT_HEAVY --find-rates 50 --threads 1 --keys 10000 --flush-keys 1000,2000 --duration 3s", 4500 * time.Millisecond, 2, 1},
+		{"ycsb --workload C,A --threads 1 --records 64 --duration 3s --runs 2", 17 * time.Second, 8, 2},
+		{"run --threads 2 --keys 100 --duration 3s --runs 3", 7500 * time.Millisecond, 3, 1},
+		{"sweep --rps 10,20,40 --threads 2 --keys 20 --warmup 0s --duration 3s --runs 2", 15 * time.Second, 6, 1},
 	} {
 		dir := t.TempDir()
 		t.Chdir(t.TempDir())
