@@ -19,9 +19,9 @@ import (
 func tablesStore(t *testing.T) (dir, backups, digest string) {
 	t.Helper()
 	dir, backups = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backups")
-	p := serve(t, dir, "--create", "--partitions", "1", "--flush-keys", "1000")
+	p := serve(t, dir, "--create", "--partitions", "1", "--flush-keys", "200")
 	client := p.client()
-	for i := range 3000 {
+	for i := range 600 {
 		require.NoError(t, client.Put(t.Context(), fmt.Appendf(nil, "key-%04d", i), fmt.Appendf(nil, "value %d %s", i, strings.Repeat("v", 100))))
 	}
 	p.must("backup", backups)
@@ -66,7 +66,7 @@ func TestADamagedTableIsRepairedInPlace(t *testing.T) {
 	require.Len(t, told.Losses, 1)
 	requireOK(t, "check", dir)
 	p := serve(t, dir, "--partitions", "1")
-	assert.Equal(t, 3000-int(told.Losses[0].Entries), strings.Count(p.must("scan", "--keys-only"), "\n"))
+	assert.Equal(t, 600-int(told.Losses[0].Entries), strings.Count(p.must("scan", "--keys-only"), "\n"))
 	require.Zero(t, p.end(syscall.SIGTERM))
 	r = command(t, "", nil, "repair", "--range", dir, "--dry-run")
 	assert.Zero(t, r.code, r.err)
