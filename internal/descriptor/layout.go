@@ -45,6 +45,17 @@ func BallastPath(dir string) string { return path.Join(dir, BallastName) }
 // LogDir returns the directory of the commit log in a data directory.
 func LogDir(dir string) string { return path.Join(dir, LogName) }
 
+// IsReplicatedSegment reports whether a name in the directory of the commit log is that of a
+// segment of the log of a cluster.
+func IsReplicatedSegment(name string) bool { return path.Ext(name) == ".raft" }
+
+// HasReplicatedLog reports whether the store in dir has the log of a cluster in place of one of
+// its own. What is wrong with the directory of the log is left to what opens it.
+func HasReplicatedLog(fsys vfs.FS, dir string) bool {
+	names, _ := fsys.List(LogDir(dir))
+	return slices.ContainsFunc(names, IsReplicatedSegment)
+}
+
 // PartitionDir returns the directory of a partition in a data directory.
 func PartitionDir(dir string, id int) string { return path.Join(dir, partitionName(id)) }
 

@@ -406,7 +406,7 @@ func (e *Engine) clearUnfinished() error {
 		return err
 	}
 	for _, name := range segments {
-		if isReplicated(name) {
+		if descriptor.IsReplicatedSegment(name) {
 			continue // the replicated log finds out itself whether it is empty
 		}
 		file := path.Join(descriptor.LogDir(e.dir), name)

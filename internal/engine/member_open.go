@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
@@ -9,34 +10,24 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// The segments of a replicated log lie where those of a single node's log do.
-func isReplicated(name string) bool { return strings.HasSuffix(name, ".raft") }
-func isWAL(name string) bool        { return strings.HasSuffix(name, ".wal") }
-
 // checkAlone refuses to open the store of a member of a cluster as that of a single node, which
 // would not find its log.
 func (e *Engine) checkAlone() error {
-	if !e.hasSegments(isReplicated) {
+	if !descriptor.HasReplicatedLog(e.opts.FS, e.dir) {
 		return nil
 	}
 	return fmt.Errorf("%w: the store is a member of a cluster: open it as that", kv.ErrInvalidArgument)
 }
 
-// hasSegments reports whether the directory of the log has some. What is wrong with the
-// directory, opening the log reports.
-func (e *Engine) hasSegments(of func(name string) bool) bool {
+// hasOwnLog reports whether the store has the log of a single node.
+func (e *Engine) hasOwnLog() bool {
 	names, _ := e.opts.FS.List(descriptor.LogDir(e.dir))
-	for _, name := range names {
-		if of(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".wal") })
 }
 
 // openMember takes the place of openLog: the log is opened, and continues in startMember.
 func (e *Engine) openMember() error {
-	if e.hasSegments(isWAL) {
+	if e.hasOwnLog() {
 		return fmt.Errorf("%w: the store has the log of a single node: it cannot become a member of a cluster yet", kv.ErrInvalidArgument)
 	}
 	err := e.member.log.Open(LogFiles{

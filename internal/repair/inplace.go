@@ -81,6 +81,9 @@ func PlanInPlace(ctx context.Context, fsys vfs.FS, dir string, o InPlaceOptions)
 	if err != nil {
 		return nil, fmt.Errorf("repair %s: %w", dir, err)
 	}
+	if err := refuseMember(fsys, dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("repair %s: %w", dir, err), lock.Close())
+	}
 	s := &InPlace{lock: lock, repair: &repair{
 		ctx: ctx, dir: dir, src: &source{FS: fsys}, out: &target{fsys: fsys, dir: o.Scratch},
 		o: Options{Backup: o.Backup, MemoryBytes: o.MemoryBytes, Progress: o.Progress},

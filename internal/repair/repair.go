@@ -54,6 +54,9 @@ func Run(ctx context.Context, fsys vfs.FS, dir, targetDir string, o Options) (_ 
 		return nil, fmt.Errorf("repair %s: %w", dir, err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := refuseMember(fsys, dir); err != nil {
+		return nil, fmt.Errorf("repair %s: %w", dir, err)
+	}
 	r := &repair{
 		ctx: ctx, o: o, dir: dir, src: &source{FS: fsys},
 		report: Report{Version: ReportVersion, Source: dir, Target: targetDir, Files: []File{}, Losses: []Loss{}, Notes: []string{}},
@@ -219,4 +222,13 @@ func (r *repair) finish() {
 	slices.SortFunc(r.report.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	r.report.LastSeq = max(r.maxSeq, r.log.last)
 	r.o.Progress(r.total, r.total)
+}
+
+// refuseMember refuses the store of a node of a cluster: what its log has and its tables lack
+// would be taken for lost, although the other nodes have it.
+func refuseMember(fsys vfs.FS, dir string) error {
+	if !descriptor.HasReplicatedLog(fsys, dir) {
+		return nil
+	}
+	return fmt.Errorf("%w: it is the store of a node of a cluster, which is not repaired: the other nodes have its data", kv.ErrInvalidArgument)
 }

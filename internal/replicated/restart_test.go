@@ -3,6 +3,7 @@ package replicated
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/inspect"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/repair"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -170,6 +173,31 @@ func TestAMemberDoesNotStartWithoutItsLog(t *testing.T) {
 			require.NoError(t, n.fs.Remove(path.Join("data/wal", name)))
 		}
 		require.ErrorIs(t, n.open(), kv.ErrCorrupt)
+	})
+}
+
+// Tools for stopped stores take the store of a member for what it is.
+func TestToolsKnowAMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 1, nil)
+		c.fill(0, 60)
+		n := c.nodes[0]
+		require.NoError(t, n.store.Flush(t.Context()))
+		c.fill(60, 20)
+		c.stop()
+		report, err := inspect.Check(t.Context(), n.fs, "data", nil)
+		require.NoError(t, err)
+		require.NoError(t, report.Err())
+		require.True(t, slices.ContainsFunc(report.Files, func(f inspect.File) bool {
+			return f.Kind == inspect.KindLog && strings.Contains(f.Note, "cluster")
+		}), "%+v", report.Files)
+		_, err = repair.Run(t.Context(), n.fs, "data", "repaired", repair.Options{})
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		_, err = repair.PlanInPlace(t.Context(), n.fs, "data", repair.InPlaceOptions{Scratch: "scratch"})
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		n.start()
+		require.NotEmpty(t, n.get("key 7"))
+		n.stop()
 	})
 }
 
