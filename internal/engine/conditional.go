@@ -120,6 +120,9 @@ func (e *Engine) remembered(ctx context.Context, to *writers, lead *commit.Coord
 		return 0, false, nil
 	}
 	version, known, err = lead.Remembered(o)
+	if err == nil && !known && to.tenure != nil {
+		err = to.tenure.Err() // a coordinator that has ended has handed its request ids on
+	}
 	if err != nil {
 		return 0, true, err
 	}

@@ -236,6 +236,35 @@ func TestAChangeOfTheLeaderKeepsRequestsApart(t *testing.T) {
 	})
 }
 
+// A condition fails on a leader that is cut off, because of the first attempt. When the node can
+// answer again it no longer leads, so it does not say that the write did not happen.
+func TestARetryIsNotRefusedByAnEarlierLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		old := c.leader()
+		first, again := onlyOnce(0), onlyOnce(0)
+		require.NoError(t, old.store.Write(t.Context(), []*kv.Write{first}))
+		require.NoError(t, first.Err)
+		c.cutOff(old.id)
+		again.RequestID.Retried = true
+		done := make(chan error, 1)
+		go func() { done <- old.store.Write(t.Context(), []*kv.Write{again}) }()
+		next := c.leader(old.id)
+		next.put("other", "value")
+		time.Sleep(2 * time.Second) // the old one notices that it does not lead
+		require.Empty(t, done)
+		c.lose(nil)
+		require.NoError(t, <-done)
+		require.ErrorIs(t, again.Err, kv.ErrNotLeader)
+		require.NotErrorIs(t, again.Err, kv.ErrConditionFailed)
+		require.NoError(t, next.store.Write(t.Context(), []*kv.Write{again}))
+		require.NoError(t, again.Err)
+		require.True(t, again.Deduplicated)
+		require.Equal(t, first.Version, again.Version)
+	})
+}
+
 // onlyOnce is a write that fails if it is applied twice.
 func onlyOnce(i int) *kv.Write {
 	return &kv.Write{
