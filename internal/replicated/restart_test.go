@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,7 +209,12 @@ func TestAnInterruptedCreationIsRepeated(t *testing.T) {
 		n := &node{c: c, id: 1, fs: vfs.NewMem()}
 		c.nodes = []*node{n}
 		var images []*vfs.Mem
-		n.fs.SetHook(func(vfs.Step) { images = append(images, n.fs.CrashImage(vfs.KeepAll, nil)) })
+		var mu sync.Mutex
+		n.fs.SetHook(func(vfs.Step) { // partitions are created concurrently
+			mu.Lock()
+			defer mu.Unlock()
+			images = append(images, n.fs.CrashImage(vfs.KeepAll, nil))
+		})
 		n.start()
 		n.fs.SetHook(nil)
 		n.stop()
