@@ -144,6 +144,40 @@ func TestACallFindsTheEndpointThatCanBeReached(t *testing.T) {
 	}
 }
 
+// Writes go to the node of a cluster that leads, wherever the client begins and whenever another
+// node begins to lead; a client of one node that does not lead is told so.
+func TestWritesFindTheLeader(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		l := serveAt(t)
+		var leader atomic.Uint64
+		for id, address := range map[uint64]string{1: "a:1", 2: "b:1", 3: "c:1"} {
+			store := servicetest.New(kv.DefaultLimits)
+			refuse := func() error {
+				if leader.Load() == id {
+					return nil
+				}
+				return &kv.NotLeaderError{Leader: leader.Load()}
+			}
+			store.OnWrite = func(context.Context, []*kv.Write) error { return refuse() }
+			store.OnApply = func(context.Context, *kv.WriteBatch) error { return refuse() }
+			l.ways[address] = &cuttable{dial: serve(t, store, service.Options{}).dialer}
+			leader.Store(id)
+			put(t, l.open(t, address), "k", "v")
+		}
+		db := l.open(t, "a:1,b:1,c:1", opts...)
+		for _, id := range []uint64{2, 1, 3, 2} {
+			leader.Store(id)
+			for name, write := range writesOf(db) {
+				require.NoError(t, write(t.Context()), "%s, node %d leads", name, id)
+			}
+		}
+		alone := l.open(t, "c:1", opts...)
+		err := alone.Put(t.Context(), []byte("k"), nil)
+		require.ErrorIs(t, err, ErrReadOnly)
+		require.ErrorContains(t, err, "write to node 2")
+	})
+}
+
 // Endpoints die under load, in turns. Every call ends well, and each write was applied
 // once.
 func TestEndpointsThatDieUnderLoad(t *testing.T) {

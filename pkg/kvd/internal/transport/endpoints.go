@@ -49,8 +49,8 @@ func (c *Network) candidates() []*conn {
 	return c.conns[i*n : (i+1)*n]
 }
 
-// moveOn makes the next endpoint current, because the endpoint of from cannot be reached. It does
-// nothing if another call has done so already.
+// moveOn makes the next endpoint current, because the endpoint of from cannot be reached or takes no
+// writes. It does nothing if another call has done so already.
 //
 // gRPC connects to the next endpoint at once, even if that could not be reached when it was
 // last tried: gRPC would otherwise refuse calls until its own pause ends, which may be

@@ -27,6 +27,10 @@ const (
 
 func (c *Network) maxAttempts() int { return maxAttempts + c.endpoints - 1 }
 
+// leaderAttempts bounds the attempts at a write that every node refuses because it does not lead.
+// With the waits they last some seconds: a cluster takes one or two to choose another leader.
+const leaderAttempts = 16
+
 // retryBudget bounds the load of retries: each success earns a tenth of a retry. It starts full, so
 // that all calls in flight can be tried again when a server restarts, those of a pipeline too. Safe
 // for concurrent use.
@@ -66,6 +70,7 @@ type attempts struct {
 	before   error     // of the last attempt with a transient fault, nil if none
 	conn     *conn     // of the last attempt, nil before the first
 	timer    callTimer // of a call that is timed
+	cluster  bool      // a node refused the call because another one leads
 
 	// Of a write. A write without a request id is not tried again once it is in doubt.
 	write     bool
@@ -157,10 +162,18 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	if f.transient {
 		a.before = f.err
 	}
+	if f.reason == kvdpb.ReasonNotLeader && a.client.endpoints > 1 {
+		f.transient, a.cluster = true, true
+		a.client.moveOn(a.conn)
+	}
+	most := a.client.maxAttempts()
+	if a.cluster {
+		most = max(most, leaderAttempts)
+	}
 	if errors.Is(f.err, backend.ErrUnavailable) {
 		a.client.moveOn(a.conn)
 	}
-	if !f.transient || a.doubt && !a.requestID.given() || a.n == a.client.maxAttempts() {
+	if !f.transient || a.doubt && !a.requestID.given() || a.n >= most {
 		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}
