@@ -580,6 +580,13 @@ func TestARepairInPlaceAtEveryFault(t *testing.T) {
 		r, err = repairInPlace(t, disk, "", true)
 		require.NoError(t, err)
 		r.Losses = full.Losses // of partitions that the first attempt had repaired, too
+		// If the directory could not be synced after the edit, the partition is repaired, and the files
+		// that it replaced are still there until the store is opened.
+		options := testOptions(disk)
+		options.Partitions = 0
+		e, err := engine.Open(damagedDir, options)
+		require.NoError(t, err)
+		require.NoError(t, e.Close())
 		h.judgeInPlace(disk, r, before, unreadable)
 	}
 	require.Positive(t, failed)
