@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/loadgen"
@@ -113,7 +114,7 @@ func (s *restarts) times() *report.Table {
 				}
 				between := "-"
 				if least, longest := startRange(c); len(c.Runs) > 1 {
-					between = chart.Nanos(least) + " to " + chart.Nanos(longest)
+					between = nanosRange(least, longest)
 				}
 				t.Rows = append(t.Rows, []report.Entry{
 					report.Words(chart.Number(float64(keys))), report.Words(chart.Bytes(measure(c, measureDataBytes))), report.Words(log),
@@ -126,6 +127,16 @@ func (s *restarts) times() *report.Table {
 		}
 	}
 	return t
+}
+
+// nanosRange returns a range of times, with the unit once if both have the same: the table is
+// as wide as the page.
+func nanosRange(least, longest float64) string {
+	from, to := chart.Nanos(least), chart.Nanos(longest)
+	if number, unit, _ := strings.Cut(from, " "); strings.HasSuffix(to, " "+unit) {
+		from = number
+	}
+	return from + "–" + to
 }
 
 // moved returns the median of the bytes that the starts of a cell moved; "-" if that is not

@@ -60,3 +60,9 @@ func TestARestartTellsTheWorkOfItsStartAndTheStagesOfItsReads(t *testing.T) {
 		}
 	})
 }
+
+func TestARangeOfTimesHasItsUnitOnce(t *testing.T) {
+	assert.Equal(t, "65.6–158 ms", nanosRange(65.6e6, 158e6))
+	assert.Equal(t, "900 µs–1.5 ms", nanosRange(900e3, 1.5e6))
+	assert.Equal(t, "1–1 s", nanosRange(1e9, 1e9))
+}
