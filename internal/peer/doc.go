@@ -31,7 +31,7 @@
 // between half and one and a half times as long. If the other node is silent for 10 s it is
 // asked whether it is there, and has 5 s to answer.
 //
-// # Who is who
+// # Identity
 //
 // Each call begins with a Hello: version of the protocol, cluster, and the ids of both nodes.
 // The other node answers with its own. If anything differs the call is refused with the
