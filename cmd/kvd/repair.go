@@ -128,7 +128,11 @@ func (a *app) repairCommand() *cobra.Command {
 		if err != nil {
 			return named(err)
 		}
-		return a.tellRepair(report, asJSON, reportFile)
+		err = a.tellRepair(report, asJSON, reportFile)
+		if err == nil && report.Lost() {
+			err = repairLost{report.Target + ": the new store is whole, but writes may be missing in it"}
+		}
+		return err
 	}
 	return cmd
 }
@@ -192,7 +196,7 @@ func (a *app) unpack(ctx context.Context, name, scratch string) (dir string, rem
 	return scratch, remove, nil
 }
 
-// tellRepair prints and writes the report.
+// tellRepair prints a report, and writes it to a file if that is given.
 func (a *app) tellRepair(report *repair.Report, asJSON bool, file string) error {
 	data, err := encodeReport(report)
 	if err != nil {
@@ -203,13 +207,7 @@ func (a *app) tellRepair(report *repair.Report, asJSON bool, file string) error 
 	} else {
 		err = report.Write(a.out)
 	}
-	if file != "" {
-		err = errors.Join(err, writeReport(file, data))
-	}
-	if err == nil && report.Lost() {
-		err = repairLost{report.Target + ": the new store is whole, but writes may be missing in it"}
-	}
-	return err
+	return errors.Join(err, saveReport(report, file))
 }
 
 func encodeReport(report *repair.Report) ([]byte, error) {
@@ -217,7 +215,15 @@ func encodeReport(report *repair.Report) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-func writeReport(name string, data []byte) error {
+// saveReport writes a report to a file as JSON; it does nothing without a name.
+func saveReport(report *repair.Report, name string) error {
+	if name == "" {
+		return nil
+	}
+	data, err := encodeReport(report)
+	if err != nil {
+		return err
+	}
 	f, err := vfs.OS.Create(path.Clean(filepath.ToSlash(name)))
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)

@@ -78,7 +78,7 @@ func (a *app) repairInPlace(ctx context.Context, dir string, r *inPlaceRepair, f
 	defer func() { err = errors.Join(err, plan.Close()) }()
 	report := plan.Report()
 	if report.Damaged() == 0 || r.dryRun {
-		if err := a.tellInPlace(report, asJSON, file); err != nil || !report.Lost() {
+		if err := a.tellRepair(report, asJSON, file); err != nil || !report.Lost() {
 			return err
 		}
 		return repairLost{dir + ": nothing was changed; after the repair writes would be missing"}
@@ -102,10 +102,10 @@ func (a *app) repairInPlace(ctx context.Context, dir string, r *inPlaceRepair, f
 		return named(err)
 	}
 	if asJSON {
-		err = a.tellInPlace(report, asJSON, file)
+		err = a.tellRepair(report, asJSON, file)
 	} else {
 		_, err = fmt.Fprintf(a.out, "repaired; the files that were replaced are in %s\n", aside)
-		err = errors.Join(err, a.tellInPlaceTo(report, file))
+		err = errors.Join(err, saveReport(report, file))
 	}
 	if err == nil && report.Lost() {
 		err = repairLost{dir + ": the store is whole, but writes are missing in it"}
@@ -131,28 +131,3 @@ func checkAside(dir string) error {
 }
 
 var errNotAgreed = errors.New("nothing was changed")
-
-// tellInPlace prints the report and writes it to a file, if that is given.
-func (a *app) tellInPlace(report *repair.Report, asJSON bool, file string) error {
-	data, err := encodeReport(report)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		_, err = a.out.Write(data)
-	} else {
-		err = report.Write(a.out)
-	}
-	return errors.Join(err, a.tellInPlaceTo(report, file))
-}
-
-func (a *app) tellInPlaceTo(report *repair.Report, file string) error {
-	if file == "" {
-		return nil
-	}
-	data, err := encodeReport(report)
-	if err != nil {
-		return err
-	}
-	return writeReport(file, data)
-}
