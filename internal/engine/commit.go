@@ -245,8 +245,11 @@ func (e *Engine) propose(ctx context.Context, p *proposal) (*commit.Commit, erro
 // waits it calls flush, which has the log write those that the caller has appended.
 func (e *Engine) append(ctx context.Context, p *proposal, flush func()) (*commit.Commit, error) {
 	for {
-		if err := e.across.take(ctx, p.bytes, flush); err != nil {
-			return nil, err
+		if !e.across.tryTake(p.bytes) {
+			flush()
+			if err := e.across.take(ctx, p.bytes); err != nil {
+				return nil, err
+			}
 		}
 		c, err := commit.Append(&commit.Proposal{
 			Shares: p.concerned(), Durability: p.options.Durability, RequestID: p.options.RequestID, Timed: p.options.Stages != nil,

@@ -596,8 +596,8 @@ func (e *Engine) fail(err error) {
 	})
 }
 
-// writable returns what takes a write, or why the write is refused. While the disk is full, writes that only
-// delete are let through; the log refuses them if it has no space.
+// writable returns what takes a write, or why the write is refused. While the disk is full,
+// writes that only delete are let through; the log refuses them if it has no space.
 func (e *Engine) writable(deletes bool) (*writers, error) {
 	switch {
 	case e.closed.Load():
@@ -608,14 +608,17 @@ func (e *Engine) writable(deletes bool) (*writers, error) {
 		return nil, e.readOnlyError()
 	case e.opts.ReadOnly:
 		return nil, errOpenedToRead
-	case e.member != nil && e.member.leading.Load() == nil:
-		return nil, leaderless(e.member.log)
+	}
+	to, err := e.taking()
+	switch {
+	case err != nil:
+		return nil, err
 	case !e.readOnly.Load():
-		return e.taking()
+		return to, nil
 	case deletes && !e.disk.unwritable.Load():
 		e.disk.deletes.Store(true)
 		e.disk.clearing.Store(true)
-		return e.taking()
+		return to, nil
 	}
 	return nil, e.readOnlyError()
 }

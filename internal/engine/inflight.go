@@ -39,14 +39,11 @@ func newInflight(limit int64, reason string) *inflight {
 }
 
 // take waits until the bytes fit, at most until ctx ends or for patience. On an error it
-// has taken nothing. Before it waits it calls every function of before.
-func (f *inflight) take(ctx context.Context, bytes int64, before ...func()) error {
+// has taken nothing.
+func (f *inflight) take(ctx context.Context, bytes int64) error {
 	p := f.enter(bytes)
 	if p == nil {
 		return nil
-	}
-	for _, do := range before {
-		do()
 	}
 	t := time.NewTimer(patience)
 	defer t.Stop()
@@ -63,12 +60,26 @@ func (f *inflight) take(ctx context.Context, bytes int64, before ...func()) erro
 	return err
 }
 
+// tryTake takes the bytes and reports true if they fit.
+func (f *inflight) tryTake(bytes int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tryTakeLocked(bytes)
+}
+
+func (f *inflight) tryTakeLocked(bytes int64) bool {
+	fits := len(f.mu.line) == 0 && f.fitsLocked(bytes)
+	if fits {
+		f.mu.used += bytes
+	}
+	return fits
+}
+
 // enter takes the bytes and returns nil if they fit, or returns a place in line.
 func (f *inflight) enter(bytes int64) *place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.mu.line) == 0 && f.fitsLocked(bytes) {
-		f.mu.used += bytes
+	if f.tryTakeLocked(bytes) {
 		return nil
 	}
 	p := &place{bytes: bytes, admitted: make(chan struct{})}

@@ -81,11 +81,16 @@ func (e *Engine) wakeMaintenance() {
 
 // keepClock renews the clock's line. If that fails, the clock stops at its bound.
 func (e *Engine) keepClock() {
-	switch err := e.clock.keep(); {
-	case err == nil:
-	case vfs.CannotWrite(err):
+	if err := e.clock.keep(); err != nil {
+		e.upkeepFailed(err)
+	}
+}
+
+// upkeepFailed reports an error of the maintenance loop that a later attempt may not meet.
+func (e *Engine) upkeepFailed(err error) {
+	if vfs.CannotWrite(err) {
 		e.spaceRefused(err)
-	default:
+	} else {
 		e.backgroundError(err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
-	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // maintainMember is the maintenance loop of a member of a cluster: as maintain, but that the
@@ -47,13 +46,10 @@ func (e *Engine) maintainMember() {
 
 // trimFailed reports an error of trim; one of a manifest is final.
 func (e *Engine) trimFailed(err error) {
-	switch {
-	case errors.Is(err, kv.ErrFailed):
+	if errors.Is(err, kv.ErrFailed) {
 		e.fail(err)
-	case vfs.CannotWrite(err):
-		e.spaceRefused(err)
-	default:
-		e.backgroundError(err)
+	} else {
+		e.upkeepFailed(err)
 	}
 }
 
