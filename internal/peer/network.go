@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -375,8 +376,8 @@ func (n *Network) Status() []Status {
 			s.Connected = s.Connected && open
 			s.QueuedBytes += bytes
 			s.Dropped += dropped
-			if !open {
-				s.Why = n.why(laneName{id, l.kind})
+			if !open { // one that has not ended yet has no reason to tell
+				s.Why = cmp.Or(n.why(laneName{id, l.kind}), s.Why)
 			}
 		}
 		all = append(all, s)
