@@ -110,8 +110,8 @@ func TestFiles(t *testing.T) {
 	require.Error(t, err)
 	_, err = backup.Incoming(fsys, "data")
 	require.Error(t, err)
-	f.cutAt = ""
 	p.setCut(false)
+	f.cutAt = "" // after the lock of the proxy, which the sender took after it had read this
 	before := f.sent.Load()
 	var r *backup.Result
 	testwait.Until(t, func() bool { // the end of the first transfer may be late

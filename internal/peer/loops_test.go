@@ -201,7 +201,7 @@ func TestThreeNodes(t *testing.T) {
 	}
 	leader := write(c.nodes...)
 	for range 20 {
-		require.Equal(t, leader, write(leader))
+		leader = write(c.nodes...) // the nodes may elect in between
 	}
 	c.same(t, want)
 	for _, n := range c.nodes {
@@ -213,7 +213,7 @@ func TestThreeNodes(t *testing.T) {
 	next := write(others...)
 	require.NotEqual(t, leader, next)
 	for range 20 {
-		write(next)
+		next = write(others...)
 	}
 	c.isolate(leader.id, false)
 	c.same(t, want)
@@ -227,16 +227,26 @@ func TestThreeNodes(t *testing.T) {
 	follower.loop.Stop()
 	image := follower.disk.CrashImage(vfs.DropAll, nil)
 	require.NoError(t, follower.log.Close())
-	write(next)
+	write(c.nodes...)
 	follower.disk = image
 	follower.start(t)
-	write(next)
+	write(c.nodes...)
 	c.same(t, want)
 
-	to, err := next.loop.TransferTo(testwait.Context(t), follower.id)
-	require.NoError(t, err)
-	require.Equal(t, follower.id, to)
-	require.Equal(t, follower, write(follower))
+	testwait.Until(t, func() bool { // a transfer may fail, as by an election in between
+		leader := write(c.nodes...)
+		to, err := leader.loop.TransferTo(testwait.Context(t), follower.id)
+		if leader == follower {
+			require.Error(t, err)
+			_, _ = follower.loop.TransferTo(testwait.Context(t), next.id)
+			return false
+		}
+		if err != nil {
+			return false
+		}
+		require.Equal(t, follower.id, to)
+		return follower == write(c.nodes...)
+	})
 	c.same(t, want)
 	for _, s := range next.network.Status() {
 		require.NotZero(t, s.Sent)

@@ -74,7 +74,20 @@ func pair(t testing.TB, change func(*Options)) (n1, n2 *Network, to1, to2 *inbox
 	return n1, n2, to1, to2, p
 }
 
-// connected waits until a node is connected to all others, or to none of them.
+// disconnected waits until both streams of a node to node 2 have ended.
+func disconnected(t testing.TB, n *Network) {
+	t.Helper()
+	testwait.Until(t, func() bool {
+		for _, l := range (*n.members.Load())[2].lanes() {
+			if open, _, _ := l.queue.state(); open {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// connected waits until a node is connected to all others by both streams, or to none so.
 func connected(t testing.TB, n *Network, want bool) {
 	t.Helper()
 	testwait.Until(t, func() bool {

@@ -316,9 +316,12 @@ func (n *Network) Send(messages []*pb.Message) {
 	}
 }
 
+// works is what is reported of a lane without an error.
+const works = "works"
+
 // report tells of the state of a lane, once until it changes.
 func (n *Network) report(l *lane, err error) {
-	name, text := laneName{l.to.id, l.kind}, "works"
+	name, text := laneName{l.to.id, l.kind}, works
 	if err != nil {
 		text = err.Error()
 	}
@@ -388,7 +391,10 @@ func (n *Network) Status() []Status {
 func (n *Network) why(name laneName) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.reported[name]
+	if why := n.reported[name]; why != works { // a lane that has just ended has no reason yet
+		return why
+	}
+	return ""
 }
 
 // Refused returns how many calls were refused.

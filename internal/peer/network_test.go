@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -91,16 +92,9 @@ func TestCut(t *testing.T) {
 	n1, _, _, to2, p := pair(t, nil)
 	for range 2 {
 		p.setCut(true)
-		testwait.Until(t, func() bool {
-			for _, l := range (*n1.members.Load())[2].lanes() {
-				if open, _, _ := l.queue.state(); open {
-					return false
-				}
-			}
-			return true
-		})
+		disconnected(t, n1)
 		before := n1.Status()[0]
-		require.NotEmpty(t, before.Why)
+		testwait.Until(t, func() bool { return n1.Status()[0].Why != "" })
 		n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2), message(pb.MsgApp, 1, 2)})
 		require.Equal(t, before.Dropped+2, n1.Status()[0].Dropped)
 		require.Zero(t, n1.Status()[0].QueuedBytes)
@@ -118,7 +112,7 @@ func TestRemovedNode(t *testing.T) {
 	var r reports
 	n1, n2, _, to2, p := pair(t, func(o *Options) { o.Report = r.report })
 	require.NoError(t, n2.SetMembers(nil))
-	connected(t, n1, false)
+	disconnected(t, n1)
 	testwait.Until(t, func() bool { return r.has("node 1 is no member of the group") })
 	require.NotZero(t, n2.Refused())
 	n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2)})
@@ -293,10 +287,9 @@ func TestCertificates(t *testing.T) {
 	n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2)})
 	testwait.Until(t, func() bool { return len(to2.all()) == 1 })
 
-	var r reports
 	to := &inbox{}
 	o := options(2)
-	o.TLS, o.Report = tls[2], r.report
+	o.TLS = tls[2]
 	n2 := start(t, o, to)
 	require.NoError(t, n2.SetMembers(map[uint64]string{1: "127.0.0.1:1"}))
 	for what, c := range map[string]struct {
@@ -323,7 +316,7 @@ func TestCertificates(t *testing.T) {
 
 	// Node 2 answers at the address of node 3.
 	o = options(1)
-	r = reports{}
+	var r reports
 	o.TLS, o.Report = tls[1], r.report
 	n := start(t, o, &inbox{})
 	require.NoError(t, n.SetMembers(map[uint64]string{3: n2.Addr()}))
@@ -427,7 +420,7 @@ func TestNobodyAnswers(t *testing.T) {
 	n := start(t, o, &inbox{})
 	require.NoError(t, n.SetMembers(map[uint64]string{2: "127.0.0.1:1"}))
 	testwait.Until(t, func() bool { return r.has("refused") })
-	require.Contains(t, n.Status()[0].Why, "refused")
+	testwait.Until(t, func() bool { return strings.Contains(n.Status()[0].Why, "refused") })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := (*n.members.Load())[2].small.stream(ctx)

@@ -25,6 +25,9 @@ func (s *service) Messages(stream grpc.ClientStreamingServer[peerpb.Packet, peer
 	if err != nil {
 		return err
 	}
+	if err := stream.Context().Err(); err != nil { // its caller gave up, and may have made a newer call
+		return status.FromContextError(err).Err()
+	}
 	replaced, err := from.replace(hello.lane)
 	if err != nil {
 		return err
