@@ -113,7 +113,7 @@ func (a *arena) slot(ctx context.Context, c *cell, who *contestant, s *slot) err
 	load := c.loadFor(who, s.Round)
 	job := &assignment{
 		Client: who.client, Clients: c.clients, Load: &load,
-		Options: client.Options{Sync: c.sync, Callers: c.load.Callers, Dir: a.dir},
+		Options: client.Options{Sync: c.sync, Callers: c.load.Callers, Dir: a.dir, Timeout: a.timeout},
 	}
 	if c.clients > 0 {
 		job.Options.Conns = 1
@@ -231,7 +231,7 @@ func (a *arena) fill(ctx context.Context, s *server.Server) (filled bool, err er
 		return false, nil
 	}
 	_, err = a.do(ctx, s.Kind.Name, &assignment{
-		Client: by, Options: client.Options{Address: s.Address, Callers: fillers},
+		Client: by, Options: client.Options{Address: s.Address, Callers: fillers, Timeout: a.timeout},
 		Fill: &filling{uint64(a.keys), a.valueBytes, fillers},
 	})
 	return true, err

@@ -26,6 +26,7 @@ type options struct {
 	keys        int
 	valueBytes  int
 	long        bool
+	timeout     time.Duration // of a call of kvd's client; 0: the client's default
 	kvd         string
 	dir         string
 	out         string

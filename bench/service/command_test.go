@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/bench/command"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // testOptions use the test binary as a kvd server.
@@ -22,7 +23,7 @@ func testOptions(t *testing.T, rows ...string) *options {
 	require.NoError(t, err)
 	return &options{
 		rows: rows, rounds: 1, slot: minSlot, overload: time.Second, keys: 2000, valueBytes: 128,
-		kvd: self, dir: t.TempDir(), out: filepath.Join(t.TempDir(), "slots.jsonl"),
+		kvd: self, dir: t.TempDir(), out: filepath.Join(t.TempDir(), "slots.jsonl"), timeout: testwait.Left(),
 	}
 }
 

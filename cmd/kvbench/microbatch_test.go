@@ -16,7 +16,7 @@ import (
 
 func TestMicrobatchMeasuresItsStores(t *testing.T) {
 	code, stdout, stderr := bench(t, openTarget, append([]string{"microbatch", "--runs", "1", "--sizes", "1,16", "--rows", "10000", "--reads", "1000",
-		"--report", "m", "--readers", "8,1", "--read-latency", "20us", "--linger", "200us"}, missed("get")...)...)
+		"--report", "m", "--readers", "8,1", "--read-latency", "20us", "--linger", "1ms"}, missed("get")...)...)
 	require.Equal(t, exitSLO, code, stderr)
 	assertMissed(t, "get", stderr)
 	assert.Contains(t, stdout, "Over the network: The default reads")

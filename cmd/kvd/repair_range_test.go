@@ -13,17 +13,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/repair"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
-// tablesStore makes a store with tables, a backup of it, and returns its digest.
+// tablesStore makes a store with a table and newer keys in the log, and a backup of it, and
+// returns its digest.
 func tablesStore(t *testing.T) (dir, backups, digest string) {
 	t.Helper()
 	dir, backups = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backups")
-	p := serve(t, dir, "--create", "--partitions", "1", "--flush-keys", "200")
+	p := serve(t, dir, "--create", "--partitions", "1", "--flush-keys", "500")
 	client := p.client()
 	for i := range 600 {
 		require.NoError(t, client.Put(t.Context(), fmt.Appendf(nil, "key-%04d", i), fmt.Appendf(nil, "value %d %s", i, strings.Repeat("v", 100))))
 	}
+	testwait.Until(t, func() bool { // the one flush has become the base, and its delta is deleted
+		tables, err := filepath.Glob(filepath.Join(dir, "p-0000", "*.sst"))
+		require.NoError(t, err)
+		return len(tables) == 1 && oneBase.MatchString(p.page("/metrics"))
+	})
 	p.must("backup", backups)
 	digest = p.must("digest")
 	require.Zero(t, p.end(syscall.SIGTERM))

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -24,7 +25,8 @@ import (
 )
 
 // newScrubStore opens a store with every kind of file that does not change by itself: a base, a
-// delta, value files, and sealed segments of the log.
+// delta, value files, and sealed segments of the log. In a bubble they stay: after a second
+// segments that are flushed are reclaimed, and after ten of rest deltas are merged.
 func newScrubStore(t testing.TB, o Options) *Engine {
 	e := open(t, o)
 	write := func(from, to, size int) {
@@ -62,9 +64,12 @@ func found(t testing.TB, e *Engine) (all []event.Damage, last ScrubStep) {
 
 // TestAScrubFindsEveryFlip flips one bit after the other, at random, in the files of a running
 // store, in a file of each kind in turn. By default it flips a sample; with KVD_DAMAGE=full a thousand.
-func TestAScrubFindsEveryFlip(t *testing.T) {
+func TestAScrubFindsEveryFlip(t *testing.T) { synctest.Test(t, aScrubFindsEveryFlip) }
+
+func aScrubFindsEveryFlip(t *testing.T) {
 	disk := vfs.NewMem()
 	e := newScrubStore(t, scrubOptions(disk))
+	synctest.Wait()
 	damages, last := found(t, e)
 	require.Empty(t, damages)
 	require.Equal(t, last.Total, last.Done)
@@ -153,7 +158,9 @@ func segmentNumber(t testing.TB, name string) (num int) {
 
 // A file that was removed or cut under the running server is found, although the server has
 // it open.
-func TestAScrubFindsFilesThatAreGone(t *testing.T) {
+func TestAScrubFindsFilesThatAreGone(t *testing.T) { synctest.Test(t, aScrubFindsFilesThatAreGone) }
+
+func aScrubFindsFilesThatAreGone(t *testing.T) {
 	for what, damage := range map[string]func(disk *vfs.Mem, name string) error{
 		"removed": func(disk *vfs.Mem, name string) error { return disk.Remove(name) },
 		"cut": func(disk *vfs.Mem, name string) error {
@@ -164,6 +171,7 @@ func TestAScrubFindsFilesThatAreGone(t *testing.T) {
 		for _, ext := range []string{".sst", ".val"} {
 			disk := vfs.NewMem()
 			e := newScrubStore(t, scrubOptions(disk))
+			synctest.Wait()
 			var name string
 			for other := range files(t, disk) {
 				if path.Ext(other) == ext {
@@ -180,11 +188,16 @@ func TestAScrubFindsFilesThatAreGone(t *testing.T) {
 
 // What a scrub finds is told once, remembered, and forgotten with the file.
 func TestDamageIsToldOnceAndForgottenWithItsFile(t *testing.T) {
+	synctest.Test(t, damageIsToldOnceAndForgottenWithItsFile)
+}
+
+func damageIsToldOnceAndForgottenWithItsFile(t *testing.T) {
 	disk := vfs.NewMem()
 	o := scrubOptions(disk)
 	var told []event.Damage
 	o.Events = &event.Listener{Damaged: func(d event.Damage) { told = append(told, d) }}
 	e := newScrubStore(t, o)
+	synctest.Wait()
 	var name string
 	for other := range files(t, disk) {
 		if path.Ext(other) == ".sst" {

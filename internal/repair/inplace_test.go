@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,14 +34,17 @@ const (
 )
 
 // layered is a store whose partitions have a base and two deltas each, which overlap: no merge is
-// due, because the base is large beside them.
+// due, because the base is large beside them. It is made in a bubble: at rest for ten seconds, one
+// would be due.
 var layered struct {
 	sync.Once
 	history
 }
 
-func newLayered(t testing.TB) *history {
-	layered.Do(func() { layered.history = *makeLayered(t) })
+func newLayered(t *testing.T) *history {
+	layered.Do(func() {
+		synctest.Test(t, func(t *testing.T) { layered.history = *makeLayered(t) })
+	})
 	require.NotEmpty(t, layered.files, "the test that made the store failed")
 	h := layered.history
 	h.t, h.disk, h.known = t, h.disk.KillImage(), map[string][]written{}

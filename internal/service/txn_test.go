@@ -467,36 +467,48 @@ func TestLimitsOfTransactions(t *testing.T) {
 
 // The calls of transactions are within the same limits as all others.
 func TestTransactionsAreAdmittedLikeAllCalls(t *testing.T) {
-	store := servicetest.New(kv.DefaultLimits)
-	entered, refused := make(chan struct{}, 2), make(chan struct{})
-	store.OnApply = func(ctx context.Context, _ *kv.WriteBatch) error {
-		entered <- struct{}{}
-		<-refused
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	store.OnSnapshot = func(context.Context) error { panic("at the disco") }
-	f := start(t, store, func() *service.Server {
-		return service.New(store, service.Options{Streams: 1, Deadline: 200 * time.Millisecond}, protocols...)
+	// The deadline has to be long enough for the commit to enter the store.
+	testwait.Doubling(t, 200*time.Millisecond, func(deadline time.Duration) bool {
+		store := servicetest.New(kv.DefaultLimits)
+		entered, refused := make(chan struct{}, 2), make(chan struct{})
+		store.OnApply = func(ctx context.Context, _ *kv.WriteBatch) error {
+			entered <- struct{}{}
+			<-refused
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		store.OnSnapshot = func(context.Context) error { panic("at the disco") }
+		f := start(t, store, func() *service.Server {
+			return service.New(store, service.Options{Streams: 1, Deadline: deadline}, protocols...)
+		})
+		answer := make(chan error, 1)
+		go func() {
+			_, err := f.txn.Commit(context.Background(), &kvdpb.CommitRequest{Mutations: []*kvdpb.Mutation{put("k", "")}})
+			answer <- err
+		}()
+		select {
+		case <-entered:
+		case err := <-answer:
+			requireFailure(t, err, codes.DeadlineExceeded, "DEADLINE_EXCEEDED")
+			return false
+		}
+		_, err := f.txn.BeginSnapshot(testContext(t), &kvdpb.BeginSnapshotRequest{})
+		close(refused)
+		info, _ := requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
+		assert.Equal(t, "streams", info.Metadata["cause"])
+		requireFailure(t, <-answer, codes.DeadlineExceeded, "DEADLINE_EXCEEDED")
+		testwait.Until(t, func() bool { return f.Stats().Streams == 0 })
+		_, err = f.txn.BeginSnapshot(testContext(t), &kvdpb.BeginSnapshotRequest{})
+		if status.Code(err) == codes.DeadlineExceeded {
+			return false
+		}
+		requireFailure(t, err, codes.Internal, "INTERNAL")
+		assert.EqualValues(t, 1, f.Stats().Panics)
+		assert.EqualValues(t, 1, f.requests("BeginSnapshot", codes.ResourceExhausted))
+		assert.EqualValues(t, 1, f.requests("BeginSnapshot", codes.Internal))
+		assert.EqualValues(t, 1, f.requests("Commit", codes.DeadlineExceeded))
+		return true
 	})
-	answer := make(chan error, 1)
-	go func() {
-		_, err := f.txn.Commit(context.Background(), &kvdpb.CommitRequest{Mutations: []*kvdpb.Mutation{put("k", "")}})
-		answer <- err
-	}()
-	<-entered
-	_, err := f.txn.BeginSnapshot(testContext(t), &kvdpb.BeginSnapshotRequest{})
-	close(refused)
-	info, _ := requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
-	assert.Equal(t, "streams", info.Metadata["cause"])
-	requireFailure(t, <-answer, codes.DeadlineExceeded, "DEADLINE_EXCEEDED")
-	testwait.Until(t, func() bool { return f.Stats().Streams == 0 })
-	_, err = f.txn.BeginSnapshot(testContext(t), &kvdpb.BeginSnapshotRequest{})
-	requireFailure(t, err, codes.Internal, "INTERNAL")
-	assert.EqualValues(t, 1, f.Stats().Panics)
-	assert.EqualValues(t, 1, f.requests("BeginSnapshot", codes.ResourceExhausted))
-	assert.EqualValues(t, 1, f.requests("BeginSnapshot", codes.Internal))
-	assert.EqualValues(t, 1, f.requests("Commit", codes.DeadlineExceeded))
 }
 
 // A snapshot is begun with a read if memory has the answer, by gRPC and in frames. A key that may

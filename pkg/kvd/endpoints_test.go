@@ -160,7 +160,10 @@ func TestWritesFindTheLeader(t *testing.T) {
 			}
 			store.OnWrite = func(context.Context, []*kv.Write) error { return refuse() }
 			store.OnApply = func(context.Context, *kv.WriteBatch) error { return refuse() }
-			l.ways[address] = &cuttable{dial: serve(t, store, service.Options{}).dialer}
+			way := &cuttable{dial: serve(t, store, service.Options{}).dialer}
+			l.mu.Lock()
+			l.ways[address] = way
+			l.mu.Unlock()
 			leader.Store(id)
 			put(t, l.open(t, address), "k", "v")
 		}

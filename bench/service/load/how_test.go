@@ -93,7 +93,8 @@ func TestSetsDependOnWhatTheCallerSetBefore(t *testing.T) {
 func TestAConditionThatDoesNotHoldEndsARun(t *testing.T) {
 	for _, how := range []How{IfVersion, IfValue} {
 		c := ownClosed(how)
-		c.Duration = time.Hour
+		// Of several callers, one could read what the other has set before its own first set.
+		c.Callers, c.Duration = 1, time.Hour
 		s := newComparingStore(t, c)
 		s.other = func() {
 			s.mu.Lock()
