@@ -46,8 +46,9 @@ func sample() *Source {
 	p.ReadWaits.Record(0)
 	p.QueueOps, p.ActiveBytes, p.SealedBytes, p.DeltaBytes, p.BaseTables = 10, 11, 12, 13, 14
 	return &Source{
-		Build: Build{Version: "1.2.3", Commit: "abc", Go: "go1.26", Started: time.Now().Add(-time.Hour)},
-		Store: func() (engine.Stats, bool) { return stats, true },
+		Build:  Build{Version: "1.2.3", Commit: "abc", Go: "go1.26", Started: time.Now().Add(-time.Hour)},
+		Store:  func() (engine.Stats, bool) { return stats, true },
+		Member: func() (Member, bool) { return sampleMember(), true },
 		Traffic: func() Traffic {
 			return Traffic{
 				Requests: []RequestCount{{"Get", "OK", 20}, {"Get", "NotFound", 21}},
@@ -70,6 +71,32 @@ func sample() *Source {
 		Alive:  func() error { return nil },
 		Facts:  []Fact{{"durability", "sync"}, {"settings", ""}},
 	}
+}
+
+// sampleMember is a leader with a follower that lags and a learner.
+func sampleMember() Member {
+	m := Member{
+		Role: "leader", Leader: 1, Term: 60, Last: 70, Committed: 65, Applied: 64, Lags: map[uint64]uint64{2: 20, 3: 70},
+		Proposals: map[string]uint64{"committed": 71, "dropped": 72, "uncertain": 73},
+		Elections: 74, LeaderChanges: 75, Tenures: 76, Refused: 87,
+		Peers: []Peer{{
+			Node: 2, Connected: true, Lanes: []Lane{{"small", 80, 0}, {"appends", 81, 82}}, Sent: 83, SentBytes: 84, Received: 85, NotTaken: 86,
+		}, {Node: 3}},
+	}
+	m.Rounds.Record(3)
+	return m
+}
+
+func TestANodeWithoutALeaderAndNoNode(t *testing.T) {
+	s := sample()
+	s.Member = func() (Member, bool) { return Member{Role: "candidate"}, true }
+	_, page := get(t, s, "/metrics")
+	assert.Contains(t, page, "kvd_cluster_role{role=\"candidate\"} 1")
+	assert.NotContains(t, page, "\nkvd_cluster_leader{")
+	assert.NotContains(t, page, "\nkvd_cluster_follower_lag_entries{")
+	s.Member = func() (Member, bool) { return Member{}, false }
+	_, page = get(t, s, "/metrics")
+	assert.NotContains(t, page, "kvd_cluster_")
 }
 
 func stageTimes(kind, stage string, nanos ...uint64) StageTimes {
@@ -215,6 +242,16 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 		`kvd_request_stage_seconds_bucket{kind="writes",stage="sync",le="1.073741824"} 0`, `kvd_request_stage_seconds_sum{kind="writes",stage="sync"} 3`,
 		"kvd_wal_group_ops_sum 40", `kvd_wal_group_bytes_bucket{le="8192"} 1`, "kvd_wal_group_bytes_sum 5000",
 		`kvd_queue_depth{partition="0"} 10`, `kvd_level_bytes{level="delta",partition="0"} 13`, `kvd_level_files{level="base",partition="0"} 14`,
+		`kvd_cluster_role{role="leader"} 1`, `kvd_cluster_role{role="candidate"} 0`, `kvd_cluster_leader{node="1"} 1`, "kvd_cluster_term 60",
+		"kvd_cluster_last_index 70", "kvd_cluster_committed_index 65", "kvd_cluster_applied_index 64",
+		`kvd_cluster_follower_lag_entries{node="2"} 20`, `kvd_cluster_follower_lag_entries{node="3"} 70`,
+		`kvd_cluster_round_reads_bucket{le="4"} 1`, "kvd_cluster_round_reads_sum 3",
+		`kvd_cluster_proposals_total{outcome="committed"} 71`, `kvd_cluster_proposals_total{outcome="dropped"} 72`, `kvd_cluster_proposals_total{outcome="uncertain"} 73`,
+		"kvd_cluster_elections_total 74", "kvd_cluster_leader_changes_total 75", "kvd_cluster_tenures_total 76", "kvd_cluster_calls_refused_total 87",
+		`kvd_cluster_peer_connected{node="2"} 1`, `kvd_cluster_peer_connected{node="3"} 0`,
+		`kvd_cluster_peer_queue_bytes{lane="small",node="2"} 80`, `kvd_cluster_peer_dropped_total{lane="appends",node="2"} 82`,
+		`kvd_cluster_peer_sent_total{node="2"} 83`, `kvd_cluster_peer_sent_bytes_total{node="2"} 84`,
+		`kvd_cluster_peer_received_total{node="2"} 85`, `kvd_cluster_peer_not_taken_total{node="2"} 86`,
 		`kvd_cache_requests_total{result="hit"} 7`, "kvd_snapshots_open 4", "kvd_checkpoints_open 2", "kvd_checkpoint_oldest_seconds 60", "go_goroutines ", "process_open_fds ",
 	} {
 		assert.Contains(t, page, "\n"+series)

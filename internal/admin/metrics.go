@@ -152,6 +152,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			s.partition(strconv.Itoa(i), &stats.Partitions[i])
 		}
 	}
+	if m, member := c.Member(); member {
+		s.member(&m)
+	}
 }
 
 // sink turns figures into metrics.
@@ -163,6 +166,15 @@ func (s sink) counter(d *prometheus.Desc, v uint64, labels ...string) {
 
 func (s sink) number(d *prometheus.Desc, v float64, labels ...string) {
 	s.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+// flag emits 1 for what holds, and 0.
+func (s sink) flag(d *prometheus.Desc, holds bool, labels ...string) {
+	v := 0.0
+	if holds {
+		v = 1
+	}
+	s.number(d, v, labels...)
 }
 
 // micros and nanos are so many in a second.
@@ -291,11 +303,7 @@ func (s sink) store(st *engine.Stats) {
 	s.counter(memtableShed, st.Shed)
 	s.number(pressure, st.Pressure)
 	s.number(diskFree, float64(st.DiskFree))
-	if st.ReadOnly {
-		s.number(readOnly, 1)
-	} else {
-		s.number(readOnly, 0)
-	}
+	s.flag(readOnly, st.ReadOnly)
 }
 
 func (s sink) scrubs(st *engine.ScrubStats) {

@@ -15,6 +15,8 @@ type Source struct {
 	Build Build
 	// Store returns the store's counters; false until the store is open.
 	Store func() (engine.Stats, bool)
+	// Member returns the part of the node in its cluster; false if it is in none, or not yet.
+	Member func() (Member, bool)
 	// Traffic returns the service's counters.
 	Traffic func() Traffic
 	// Incidents returns what went wrong since the start.

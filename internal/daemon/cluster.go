@@ -29,6 +29,7 @@ type clusterNode struct {
 
 	mu      sync.Mutex
 	closed  bool
+	node    uint64        // id
 	network *peer.Network // nil: the store is alone
 	log     *replicated.Log
 	watched bool          // the store is open, and so is the log
@@ -112,7 +113,7 @@ func (s *process) openCluster(o *engine.Options) error {
 		Cluster: node.Cluster, Node: node.Node, Voters: slices.Sorted(maps.Keys(node.Members)), Transport: network,
 	})
 	network.Start(replicatedLog)
-	if !s.cluster.use(network, replicatedLog) {
+	if !s.cluster.use(node.Node, network, replicatedLog) {
 		return kv.ErrClosed
 	}
 	o.Replicated = replicatedLog
@@ -130,14 +131,14 @@ func clusterUsage(err error) error {
 }
 
 // use keeps the network, or closes it if the process has ended meanwhile.
-func (c *clusterNode) use(network *peer.Network, log *replicated.Log) bool {
+func (c *clusterNode) use(node uint64, network *peer.Network, log *replicated.Log) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		network.Close()
 		return false
 	}
-	c.network, c.log, c.ended = network, log, make(chan struct{})
+	c.node, c.network, c.log, c.ended = node, network, log, make(chan struct{})
 	return true
 }
 

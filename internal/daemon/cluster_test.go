@@ -23,6 +23,7 @@ import (
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -183,6 +184,15 @@ func TestCluster(t *testing.T) {
 			strings.Contains(page, fmt.Sprintf("node %d is connected", leader+1))
 	})
 	testwait.Until(t, func() bool {
+		_, page := nodes[(leader+1)%3].page("/metrics")
+		for _, line := range []string{`kvd_cluster_role{role="follower"} 1`, fmt.Sprintf(`kvd_cluster_peer_connected{node="%d"} 1`, leader+1), "kvd_wal_segments 1"} {
+			if !strings.Contains(page, "\n"+line+"\n") {
+				return false
+			}
+		}
+		return true
+	})
+	testwait.Until(t, func() bool {
 		require.NoError(t, nodes[leader].end())
 		nodes[leader] = nil
 		next := putAnywhere(t, nodes, "b")
@@ -211,6 +221,14 @@ func TestCluster(t *testing.T) {
 		return code == http.StatusServiceUnavailable && strings.Contains(page, "[-] cluster: no node leads")
 	})
 	assert.NoError(t, nodes[2].end())
+}
+
+func TestRolesOfANode(t *testing.T) {
+	members := []replica.Member{{ID: 1, Voter: true}, {ID: 2, Learner: true}}
+	require.Equal(t, "leader", roleOf(1, &replica.Status{Leading: true}, members))
+	require.Equal(t, "follower", roleOf(1, &replica.Status{}, members))
+	require.Equal(t, "learner", roleOf(2, &replica.Status{}, members))
+	require.Equal(t, "candidate", roleOf(1, &replica.Status{Campaigns: true}, members))
 }
 
 func TestStoresThatAreNoNode(t *testing.T) {

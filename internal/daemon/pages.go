@@ -17,6 +17,7 @@ func (s *process) source(build admin.Build) *admin.Source {
 	return &admin.Source{
 		Build:     build,
 		Store:     s.storeStats,
+		Member:    s.cluster.member,
 		Traffic:   s.traffic,
 		Incidents: s.incidents,
 		Checks:    s.checks,

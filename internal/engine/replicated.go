@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // ReplicatedLog is the log of a cluster, as a store that is a member of it needs it. The
@@ -33,6 +34,8 @@ type ReplicatedLog interface {
 	// Compact gives up the entries up to an index, which the store holds durably. It does not
 	// wait. The log may keep more.
 	Compact(index uint64)
+	// Stats counts what this node has written to its part of the log.
+	Stats() wal.Stats
 	// Done is closed when the log has ended; Err then returns why, kv.ErrClosed after Close.
 	Done() <-chan struct{}
 	Err() error

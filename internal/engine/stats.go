@@ -21,7 +21,7 @@ type PartitionStats struct {
 // The fields are read one after the other, not at one instant.
 type Stats struct {
 	Partitions []PartitionStats
-	Log        wal.Stats
+	Log        wal.Stats // of a member of a cluster: of its part of the replicated log
 	Cache      sstable.CacheStats
 
 	Conflicts  uint64 // commits refused because what they had read was written since
@@ -54,8 +54,11 @@ func (e *Engine) Stats() Stats {
 		Shed: e.budget.sheds.Load(), Pressure: e.budget.pressure(),
 		ReadOnly: e.readOnly.Load(), DiskFree: e.disk.free.Load(),
 	}
-	if e.log != nil {
+	switch {
+	case e.log != nil:
 		s.Log = e.log.Stats()
+	case e.member != nil:
+		s.Log = e.member.log.Stats()
 	}
 	if e.archiver != nil {
 		archive := e.archiver.Status()

@@ -177,3 +177,18 @@ func (p *proxy) setCut(cut bool) {
 	}
 	clear(p.conns)
 }
+
+// dropped and queued are sums over both lanes.
+func dropped(s Status) (n uint64) {
+	for _, l := range s.Lanes {
+		n += l.Dropped
+	}
+	return n
+}
+
+func queued(s Status) (n int64) {
+	for _, l := range s.Lanes {
+		n += l.QueuedBytes
+	}
+	return n
+}

@@ -358,10 +358,17 @@ type Status struct {
 	Connected bool // both streams to it work
 	// Why is what the streams to it failed with last; empty while they work.
 	Why                string
-	QueuedBytes        int64
-	Sent, Dropped      uint64 // messages to it
+	Lanes              []LaneStatus
+	Sent               uint64 // messages to it
 	SentBytes          uint64
 	Received, NotTaken uint64 // messages from it; those that the consensus had no room for
+}
+
+// LaneStatus describes one lane to another node.
+type LaneStatus struct {
+	Lane        string // as in Event
+	QueuedBytes int64
+	Dropped     uint64 // messages, because the queue was full or there was no stream
 }
 
 // Status describes the other nodes, in the order of their ids.
@@ -377,8 +384,7 @@ func (n *Network) Status() []Status {
 		for _, l := range m.lanes() {
 			open, bytes, dropped := l.queue.state()
 			s.Connected = s.Connected && open
-			s.QueuedBytes += bytes
-			s.Dropped += dropped
+			s.Lanes = append(s.Lanes, LaneStatus{laneText(l.kind), bytes, dropped})
 			if !open { // one that has not ended yet has no reason to tell
 				s.Why = cmp.Or(n.why(laneName{id, l.kind}), s.Why)
 			}

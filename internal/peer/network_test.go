@@ -48,9 +48,9 @@ func TestMessagesArrive(t *testing.T) {
 	s := n1.Status()
 	require.Len(t, s, 1)
 	require.Equal(t, uint64(2), s[0].Node)
-	require.Zero(t, s[0].Dropped)
+	require.Zero(t, dropped(s[0]))
 	require.Equal(t, uint64(1), n1.droppedAlien.Load(), "the one to node 9")
-	testwait.Until(t, func() bool { s := n1.Status()[0]; return s.Sent == 21 && s.QueuedBytes == 0 })
+	testwait.Until(t, func() bool { s := n1.Status()[0]; return s.Sent == 21 && queued(s) == 0 })
 	require.Equal(t, uint64(1), n1.Status()[0].Received)
 }
 
@@ -96,8 +96,8 @@ func TestCut(t *testing.T) {
 		before := n1.Status()[0]
 		testwait.Until(t, func() bool { return n1.Status()[0].Why != "" })
 		n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2), message(pb.MsgApp, 1, 2)})
-		require.Equal(t, before.Dropped+2, n1.Status()[0].Dropped)
-		require.Zero(t, n1.Status()[0].QueuedBytes)
+		require.Equal(t, dropped(before)+2, dropped(n1.Status()[0]))
+		require.Zero(t, queued(n1.Status()[0]))
 		p.setCut(false)
 		connected(t, n1, true)
 		require.Empty(t, n1.Status()[0].Why)

@@ -3,6 +3,7 @@ package raftlog
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -34,7 +35,7 @@ type Options struct {
 	Fresh bool
 }
 
-// Log is an open log. It is for one goroutine: the loop that drives Raft.
+// Log is an open log. It is for one goroutine: the loop that drives Raft. Any may call Stats.
 type Log struct {
 	opts   Options
 	groups map[uint32]*Group
@@ -52,6 +53,8 @@ type Log struct {
 	restated address // the last restatement of all groups begins here
 	cached   int64   // bytes of data in the caches
 	buf      []byte  // memory of the next write
+	sizes    map[uint64]int64
+	counters counters
 }
 
 // Update is what one Write changes in one group, in this order; a Write has one for each group at most. Nil and empty parts change
@@ -78,12 +81,15 @@ func (l *Log) Write(sync bool, updates ...Update) error {
 	if err := l.usable(); err != nil {
 		return err
 	}
+	began := time.Now()
 	var frames []frame
+	entries := 0
 	for i := range updates {
 		var err error
 		if frames, err = l.layOut(frames, &updates[i]); err != nil {
 			return err
 		}
+		entries += len(updates[i].Entries)
 	}
 	if err := l.makeRoom(frames); err != nil {
 		return err
@@ -95,6 +101,10 @@ func (l *Log) Write(sync bool, updates ...Update) error {
 	}
 	if err := l.put(sync, frames); err != nil {
 		return err
+	}
+	l.counters.writeEntries.Record(uint64(entries))
+	if sync {
+		l.counters.synced(time.Since(began))
 	}
 	for i := range updates {
 		u := &updates[i]
@@ -216,6 +226,8 @@ func (l *Log) write(frames []frame) error {
 		}
 	}
 	l.off += int64(len(b))
+	l.sized(l.active, l.off)
+	l.counters.writeBytes.Record(uint64(len(b)))
 	l.number += uint64(len(frames))
 	for i := range frames {
 		if f := &frames[i]; f.kind == kindEntries {
@@ -381,6 +393,7 @@ func (l *Log) remove(num uint64) error {
 		err = f.Close()
 		delete(l.files, num)
 	}
+	l.sized(num, 0)
 	return errors.Join(err, l.opts.FS.Remove(segmentName(l.opts.Dir, num)))
 }
 

@@ -260,6 +260,11 @@ func TestReclaimDeletesWhatNothingNeeds(t *testing.T) {
 	before, err := listSegments(disk, testDir)
 	require.NoError(t, err)
 	require.Greater(t, len(before), 4)
+	requireSizes(t, disk, l)
+	stats := l.Stats()
+	require.EqualValues(t, 21, stats.SyncMicros.Count())
+	require.EqualValues(t, 20, stats.WriteEntries.Sum)
+	require.Greater(t, stats.WriteBytes.Sum, uint64(20*200))
 	require.NoError(t, l.Reclaim())
 	same, err := listSegments(disk, testDir)
 	require.NoError(t, err)
@@ -270,6 +275,7 @@ func TestReclaimDeletesWhatNothingNeeds(t *testing.T) {
 	after, err := listSegments(disk, testDir)
 	require.NoError(t, err)
 	require.Less(t, len(after), len(before)-2)
+	requireSizes(t, disk, l)
 	require.Greater(t, after[0], before[0]+1)
 	back := disk.CrashImage(vfs.DropAll, nil) // removals are not synced
 	names, err := listSegments(back, testDir)
@@ -279,6 +285,7 @@ func TestReclaimDeletesWhatNothingNeeds(t *testing.T) {
 	require.NoError(t, l.Close())
 	for _, disk := range []*vfs.Mem{disk, back} {
 		l = mustOpen(t, testOptions(disk, false))
+		requireSizes(t, disk, l)
 		require.Equal(t, want, describe(t, l.Group(testGroup)))
 		h, _, err := l.Group(9).InitialState()
 		require.NoError(t, err)
@@ -288,4 +295,20 @@ func TestReclaimDeletesWhatNothingNeeds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, after[0], names[0])
 	}
+}
+
+// requireSizes fails unless the log knows how many files it has and how long they are.
+func requireSizes(t *testing.T, disk vfs.FS, l *Log) {
+	t.Helper()
+	nums, err := listSegments(disk, testDir)
+	require.NoError(t, err)
+	var sum int64
+	for _, num := range nums {
+		info, err := disk.Stat(segmentName(testDir, num))
+		require.NoError(t, err)
+		sum += info.Size()
+	}
+	stats := l.Stats()
+	require.Equal(t, len(nums), stats.Segments)
+	require.Equal(t, sum, stats.LiveBytes)
 }

@@ -29,7 +29,7 @@ func Open(o Options) (_ *Log, _ Recovery, err error) {
 		o.CacheBytes = DefaultCacheBytes
 	}
 	s := &recovery{
-		Log:    &Log{opts: o, groups: map[uint32]*Group{}, files: map[uint64]vfs.File{}, number: 1},
+		Log:    &Log{opts: o, groups: map[uint32]*Group{}, files: map[uint64]vfs.File{}, sizes: map[uint64]int64{}, number: 1},
 		hardAt: map[uint32]address{},
 	}
 	defer func() {
@@ -48,6 +48,9 @@ func Open(o Options) (_ *Log, _ Recovery, err error) {
 			return nil, Recovery{}, err
 		}
 	} else if err := s.goOn(); err != nil {
+		return nil, Recovery{}, err
+	}
+	if err := s.measure(); err != nil {
 		return nil, Recovery{}, err
 	}
 	return s.Log, s.report, nil

@@ -76,6 +76,8 @@ type Status struct {
 	Term      uint64
 	Leader    uint64 // 0 if unknown
 	Leading   bool
+	Campaigns bool   // it asks for votes
+	Last      uint64 // index of the newest entry of its log
 	Committed uint64 // index
 	Applied   Position
 }
@@ -102,6 +104,7 @@ type Core struct {
 
 	proposals proposals
 	reads     reads
+	counters  counters
 }
 
 // New returns a Core that goes on from the log and the Position of the state machine.
@@ -148,7 +151,10 @@ func (c *Core) Status() Status {
 		b := c.node.BasicStatus()
 		s.Term, s.Leader, s.Committed = b.GetTerm(), b.Lead, b.GetCommit()
 		s.Leading = b.RaftState == raft.StateLeader
-		return nil
+		s.Campaigns = b.RaftState == raft.StateCandidate || b.RaftState == raft.StatePreCandidate
+		var err error
+		s.Last, err = c.storage.LastIndex()
+		return err
 	})
 	return s
 }
@@ -218,8 +224,8 @@ func (c *Core) Compact(index uint64) error {
 //
 // Errors: what ended the Core. The outcomes are valid also then: once all of them are
 // reported, none follow.
-func (c *Core) Process() (Output, error) {
-	var out Output
+func (c *Core) Process() (out Output, err error) {
+	defer func() { c.count(out.Outcomes) }()
 	for c.err == nil {
 		c.beginRound()
 		if c.node.HasReady() {
@@ -253,7 +259,7 @@ func (c *Core) turn(out *Output) {
 		return
 	}
 	if ready.SoftState != nil {
-		c.role = *ready.SoftState
+		c.becomes(*ready.SoftState)
 	}
 	if !raft.IsEmptyHardState(ready.HardState) {
 		c.term = ready.GetTerm()

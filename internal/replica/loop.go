@@ -68,6 +68,7 @@ type Loop struct {
 	waiting  map[uint64]chan struct{} // reads; closed when answered
 	underway int                      // calls without an end
 	status   Status
+	members  []Member // as of the last tick
 	stopping bool
 	err      error
 }
@@ -123,6 +124,16 @@ func (l *Loop) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status
+}
+
+// Counts says what the node has done since it started.
+func (l *Loop) Counts() Counts { return l.core.Counts() }
+
+// MembersAtTick is Members as they were up to a tick ago; it does not wait. The result is shared.
+func (l *Loop) MembersAtTick() []Member {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.members
 }
 
 // Deliver takes a message of a peer, and ownership of it. It does not block: it reports
@@ -267,7 +278,14 @@ func (l *Loop) turn(tick bool) bool {
 	if stopping {
 		l.core.Stop()
 	}
-	return l.process()
+	goesOn := l.process()
+	if tick && goesOn {
+		members := l.core.Members()
+		l.mu.Lock()
+		l.members = members
+		l.mu.Unlock()
+	}
+	return goesOn
 }
 
 // propose hands a proposal to the Core. Once that has ended, the record is in no log.

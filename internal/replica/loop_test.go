@@ -163,6 +163,19 @@ func TestLoop(t *testing.T) {
 			require.NoError(t, m.loop.Read(t.Context()))
 			require.Equal(t, leader.applied(), m.applied())
 			require.Len(t, m.applied(), 100)
+			require.EqualValues(t, 1, m.loop.Counts().Rounds.Sum)
+			require.EqualValues(t, 1, m.loop.Counts().LeaderChanges)
+		}
+		counts := leader.loop.Counts()
+		require.EqualValues(t, 100, counts.Committed)
+		require.EqualValues(t, 1, counts.Elections)
+		require.EqualValues(t, 1, counts.Tenures)
+		time.Sleep(TickInterval)
+		synctest.Wait()
+		status := leader.loop.Status()
+		require.EqualValues(t, 102, status.Last)
+		for _, m := range leader.loop.MembersAtTick() {
+			require.Equal(t, Member{ID: m.ID, Voter: true, Recent: true, Match: status.Last}, m)
 		}
 
 		next := group[leader.loop.core.config.ID%3]
@@ -188,6 +201,9 @@ func TestLoop(t *testing.T) {
 		require.ErrorIs(t, next.loop.Read(ctx), context.DeadlineExceeded)
 		require.Equal(t, Uncertain, next.ended()[0].Result)
 		require.Zero(t, next.tenureNow())
+		require.EqualValues(t, 1, next.loop.Counts().Uncertain)
+		require.EqualValues(t, 1, leader.loop.Counts().Dropped)
+		require.True(t, next.loop.Status().Campaigns)
 
 		waiting := make(chan error)
 		go func() { waiting <- next.loop.Read(t.Context()) }()

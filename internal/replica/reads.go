@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"go.etcd.io/raft/v3"
+
+	"github.com/kvd-db/kvd/internal/histogram"
 )
 
 // readRetryTicks after it was asked for, a round without an answer is asked for again. A
@@ -20,6 +22,7 @@ type reads struct {
 	asked uint64   // when it was last asked for, in ticks
 
 	confirmed []confirmedRound
+	rounds    histogram.Powers // confirmed, by their reads
 }
 
 // confirmedRound is answered once the state machine has applied up to index.
@@ -62,6 +65,7 @@ func (r *reads) confirm(c Config, answers []raft.ReadState) {
 		context, ok := decodeReadContext(a.RequestCtx)
 		if ok && context.node == c.ID && context.boot == c.Boot && len(r.round) > 0 && context.counter >= r.first {
 			r.confirmed = append(r.confirmed, confirmedRound{a.Index, r.round})
+			r.rounds.Record(uint64(len(r.round)))
 			r.round = nil
 		}
 	}

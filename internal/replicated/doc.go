@@ -58,7 +58,6 @@
 //     behind, the time goes at half the speed until that has caught up.)
 //   - The tools for stopped stores do not read the log: kvd check notes that, and kvd repair
 //     refuses a member's store.
-//   - Scrubs leave the log out, statistics say nothing about it, and states are not compared
-//     between the nodes.
+//   - Scrubs leave the log out, and states are not compared between the nodes.
 //   - Stale reads, and forwarding of writes to the leader.
 package replicated
