@@ -95,12 +95,17 @@ func (s *process) openCluster(o *engine.Options) error {
 	case err != nil:
 		return err
 	}
+	store, err := descriptor.Read(s.disk.fs, c.Data)
+	if err != nil {
+		return err
+	}
 	listen := c.ClusterListen
 	if listen == "" {
 		listen = node.Members[node.Node]
 	}
 	network, err := peer.New(peer.Options{
 		Cluster: node.Cluster, Node: node.Node, Group: replicated.Group, Listen: listen, TLS: s.cluster.tls, Report: s.peerEvent,
+		Layout: peer.Layout{Partitions: store.Partitions, Hash: store.Hash},
 	})
 	if err != nil {
 		return clusterUsage(err)

@@ -218,7 +218,7 @@ func TestLongList(t *testing.T) {
 func TestFilesOfStrangers(t *testing.T) {
 	n := start(t, options(2), &inbox{})
 	n.ServeFiles(open(checkpoint()))
-	me := identity{cluster: testCluster, from: 1, to: 2}
+	me := identity{cluster: testCluster, from: 1, to: 2, layout: testLayout}
 	stream, err := caller(t, n).Files(metadata.NewOutgoingContext(testwait.Context(t), me.metadata()))
 	require.NoError(t, err)
 	_, err = stream.Recv()

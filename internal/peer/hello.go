@@ -18,8 +18,8 @@ import (
 
 const (
 	// protocolVersion is that of everything that nodes say to each other. A node talks to
-	// those of the same version alone.
-	protocolVersion = 1
+	// those of the same version alone. Version 2 has partitions in the Hello.
+	protocolVersion = 2
 
 	helloKey      = "kvd-hello-bin"
 	maxHelloBytes = 128
@@ -29,10 +29,31 @@ const (
 type identity struct {
 	cluster, from, to uint64
 	lane              peerpb.Lane
+	layout            Layout
+}
+
+// Layout is how the keys of a store are divided. The records of a cluster name partitions, so
+// all its nodes need the same.
+type Layout struct {
+	Partitions int
+	Hash       string // name of the hash of keys
+}
+
+func (l Layout) String() string { return fmt.Sprintf("%d partitions by %q", l.Partitions, l.Hash) }
+
+// fits compares the layout of another node with that of this one.
+func (i identity) fits(me uint64, mine Layout) error {
+	if i.layout == mine {
+		return nil
+	}
+	return fmt.Errorf("the store of node %d has %s, that of node %d has %s: make the one that differs again, by kvd cluster init with the same --partitions", i.from, i.layout, me, mine)
 }
 
 func (i identity) metadata() metadata.MD {
-	b, _ := proto.Marshal(&peerpb.Hello{Version: protocolVersion, Cluster: i.cluster, From: i.from, To: i.to, Lane: i.lane}) // numbers always encode
+	b, _ := proto.Marshal(&peerpb.Hello{
+		Version: protocolVersion, Cluster: i.cluster, From: i.from, To: i.to, Lane: i.lane,
+		Partitions: uint32(i.layout.Partitions), Hash: i.layout.Hash,
+	}) // numbers always encode, and so does the name of a hash
 	return metadata.Pairs(helloKey, string(b))
 }
 
@@ -49,7 +70,7 @@ func readHello(md metadata.MD) (identity, error) {
 	if h.GetVersion() != protocolVersion {
 		return identity{}, fmt.Errorf("it speaks version %d, this node version %d: use versions of kvd that fit", h.GetVersion(), protocolVersion)
 	}
-	return identity{h.GetCluster(), h.GetFrom(), h.GetTo(), h.GetLane()}, nil
+	return identity{h.GetCluster(), h.GetFrom(), h.GetTo(), h.GetLane(), Layout{int(h.GetPartitions()), h.GetHash()}}, nil
 }
 
 // check compares what another node says with what this one, me, expects. From is checked by
@@ -63,7 +84,7 @@ func (i identity) check(me *Options) error {
 	case i.from == 0 || i.from == me.Node:
 		return fmt.Errorf("it says to be node %d: two nodes have the same id, or an address is wrong", i.from)
 	}
-	return nil
+	return i.fits(me.Node, me.Layout)
 }
 
 // welcome decides whether a call is that of a member, and returns which one.

@@ -92,7 +92,7 @@ func (l *lane) stream(ctx context.Context) (connected bool, err error) {
 // open makes a stream to the node, and waits until that has said which one it is.
 func (l *lane) open(ctx context.Context) (grpc.ClientStreamingClient[peerpb.Packet, peerpb.MessagesResponse], error) {
 	o := &l.network.options
-	me := identity{cluster: o.Cluster, from: o.Node, to: l.to.id, lane: l.kind}
+	me := identity{cluster: o.Cluster, from: o.Node, to: l.to.id, lane: l.kind, layout: o.Layout}
 	stream, err := peerpb.NewPeerServiceClient(l.conn).Messages(metadata.NewOutgoingContext(ctx, me.metadata()))
 	if err != nil {
 		return nil, explain(err)
@@ -110,10 +110,14 @@ func (l *lane) open(ctx context.Context) (grpc.ClientStreamingClient[peerpb.Pack
 // checkAnswer checks the Hello with which a node answers.
 func checkAnswer(header metadata.MD, me identity) error {
 	hello, err := readHello(header)
-	if want := (identity{cluster: me.cluster, from: me.to, to: me.from, lane: me.lane}); err == nil && hello != want {
-		err = fmt.Errorf("node %d of cluster %016x answers, want node %d of cluster %016x: an address is wrong", hello.from, hello.cluster, want.from, want.cluster)
+	if err != nil {
+		return err
 	}
-	return err
+	want := identity{cluster: me.cluster, from: me.to, to: me.from, lane: me.lane, layout: hello.layout}
+	if hello != want {
+		return fmt.Errorf("node %d of cluster %016x answers, want node %d of cluster %016x: an address is wrong", hello.from, hello.cluster, want.from, want.cluster)
+	}
+	return hello.fits(me.from, me.layout)
 }
 
 // send sends what comes into the queue.

@@ -43,8 +43,10 @@ func (i *inbox) all() []*pb.Message {
 	return append([]*pb.Message(nil), i.messages...)
 }
 
+var testLayout = Layout{Partitions: 4, Hash: "a hash"}
+
 func options(node uint64) Options {
-	return Options{Cluster: testCluster, Node: node, Group: testGroup, Listen: "127.0.0.1:0"}
+	return Options{Cluster: testCluster, Node: node, Group: testGroup, Listen: "127.0.0.1:0", Layout: testLayout}
 }
 
 // start returns a network that runs, until the test ends.

@@ -44,6 +44,7 @@ type Options struct {
 	Cluster uint64
 	Node    uint64 // id
 	Group   uint32 // of the Raft group
+	Layout  Layout // of the store
 	Listen  string // address of the listener: host and port
 	// TLS has the certificate of the node and the authority of the cluster. Without it, all
 	// addresses have to be those of loopback.

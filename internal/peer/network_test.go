@@ -191,9 +191,12 @@ func TestCallsThatAreRefused(t *testing.T) {
 	n := start(t, o, to)
 	require.NoError(t, n.SetMembers(map[uint64]string{1: "127.0.0.1:1"}))
 	client := caller(t, n)
-	good := identity{cluster: testCluster, from: 1, to: 2, lane: peerpb.Lane_LANE_SMALL}
+	good := identity{cluster: testCluster, from: 1, to: 2, lane: peerpb.Lane_LANE_SMALL, layout: testLayout}
 	hello := func(change func(*peerpb.Hello)) metadata.MD {
-		h := &peerpb.Hello{Version: protocolVersion, Cluster: good.cluster, From: good.from, To: good.to, Lane: good.lane}
+		h := &peerpb.Hello{
+			Version: protocolVersion, Cluster: good.cluster, From: good.from, To: good.to, Lane: good.lane,
+			Partitions: uint32(good.layout.Partitions), Hash: good.layout.Hash,
+		}
 		change(h)
 		b, err := proto.Marshal(h)
 		require.NoError(t, err)
@@ -204,13 +207,15 @@ func TestCallsThatAreRefused(t *testing.T) {
 		"says 2 times which node it is":            metadata.Join(good.metadata(), good.metadata()),
 		"in 3 bytes that cannot be read":           metadata.Pairs(helloKey, "\xff\xff\xff"),
 		"in 129 bytes that cannot be read":         metadata.Pairs(helloKey, string(make([]byte, maxHelloBytes+1))),
-		"it speaks version 2, this node version 1": hello(func(h *peerpb.Hello) { h.Version = 2 }),
+		"it speaks version 1, this node version 2": hello(func(h *peerpb.Hello) { h.Version = 1 }),
 		"it belongs to cluster 0000000000000009":   hello(func(h *peerpb.Hello) { h.Cluster = 9 }),
 		"it means node 3, this is node 2":          hello(func(h *peerpb.Hello) { h.To = 3 }),
 		"it says to be node 2: two nodes":          hello(func(h *peerpb.Hello) { h.From = 2 }),
 		"it says to be node 0: two nodes":          hello(func(h *peerpb.Hello) { h.From = 0 }),
 		"node 9 is no member of the group":         hello(func(h *peerpb.Hello) { h.From = 9 }),
 		"there is no lane 7":                       hello(func(h *peerpb.Hello) { h.Lane = 7 }),
+		"the store of node 1 has 5 partitions":     hello(func(h *peerpb.Hello) { h.Partitions = 5 }),
+		`has 4 partitions by "other hash"`:         hello(func(h *peerpb.Hello) { h.Hash = "other hash" }),
 	} {
 		require.ErrorContains(t, call(t, client, md), want)
 	}
@@ -250,11 +255,36 @@ func TestCallsThatAreRefused(t *testing.T) {
 	require.NoError(t, newer.RecvMsg(new(peerpb.MessagesResponse)))
 }
 
+// Nodes whose stores are divided in another way do not talk, and both say why.
+func TestNodesWithOtherPartitions(t *testing.T) {
+	var networks []*Network
+	var told [2]reports
+	for i := range told {
+		o := options(uint64(i + 1))
+		o.Layout.Partitions += i
+		o.Report = told[i].report
+		networks = append(networks, start(t, o, &inbox{}))
+	}
+	for _, n := range networks {
+		require.NoError(t, n.SetMembers(map[uint64]string{1: networks[0].Addr(), 2: networks[1].Addr()}))
+	}
+	for i, n := range networks {
+		testwait.Until(t, func() bool {
+			return strings.Contains(n.Status()[0].Why, fmt.Sprintf("node %d refuses the call: the store of node %d has %d partitions", 2-i, i+1, 4+i)) &&
+				told[i].has("a call from 127.0.0.1:") && told[i].has("--partitions")
+		})
+		require.False(t, n.Status()[0].Connected)
+	}
+}
+
 // A node that answers as another one gets nothing.
 func TestAnswersThatAreRefused(t *testing.T) {
-	me := identity{cluster: testCluster, from: 1, to: 2, lane: peerpb.Lane_LANE_SMALL}
-	answer := identity{cluster: testCluster, from: 2, to: 1, lane: peerpb.Lane_LANE_SMALL}
+	me := identity{cluster: testCluster, from: 1, to: 2, lane: peerpb.Lane_LANE_SMALL, layout: testLayout}
+	answer := identity{cluster: testCluster, from: 2, to: 1, lane: peerpb.Lane_LANE_SMALL, layout: testLayout}
 	require.NoError(t, checkAnswer(answer.metadata(), me))
+	divided := answer
+	divided.layout.Partitions++
+	require.ErrorContains(t, checkAnswer(divided.metadata(), me), "the store of node 2 has 5 partitions")
 	for _, change := range []func(*identity){
 		func(i *identity) { i.cluster++ }, func(i *identity) { i.from++ }, func(i *identity) { i.to++ }, func(i *identity) { i.lane++ },
 	} {
@@ -363,7 +393,7 @@ func TestPacketsEndWithAnError(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(identity{1, 2, 3, 1}.metadata().Get(helloKey)[0])
+	f.Add(identity{1, 2, 3, 1, testLayout}.metadata().Get(helloKey)[0])
 	f.Fuzz(func(t *testing.T, b string) {
 		i, err := readHello(metadata.Pairs(helloKey, b))
 		if err != nil {

@@ -32,7 +32,7 @@ func (s *service) Messages(stream grpc.ClientStreamingServer[peerpb.Packet, peer
 	if err != nil {
 		return err
 	}
-	answer := identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane}
+	answer := identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout}
 	if err := stream.SendHeader(answer.metadata()); err != nil {
 		return err
 	}

@@ -75,14 +75,18 @@ func (Lane) EnumDescriptor() ([]byte, []int) {
 // Hello says which node calls which.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the format of the messages: 1.
+	// Of the format of the messages: 2.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	Cluster uint64 `protobuf:"varint,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Ids of nodes.
 	From uint64 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`
 	To   uint64 `protobuf:"varint,4,opt,name=to,proto3" json:"to,omitempty"`
 	// What a stream of messages is for. A new stream replaces an older one for the same.
-	Lane          Lane `protobuf:"varint,5,opt,name=lane,proto3,enum=kvd.peer.v1.Lane" json:"lane,omitempty"`
+	Lane Lane `protobuf:"varint,5,opt,name=lane,proto3,enum=kvd.peer.v1.Lane" json:"lane,omitempty"`
+	// Into how many partitions the caller's store is divided, and by which hash of a key. Records
+	// name partitions, so all nodes need the same.
+	Partitions    uint32 `protobuf:"varint,6,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	Hash          string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,6 +154,20 @@ func (x *Hello) GetLane() Lane {
 		return x.Lane
 	}
 	return Lane_LANE_UNSPECIFIED
+}
+
+func (x *Hello) GetPartitions() uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+func (x *Hello) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
 }
 
 // Packet has messages of the consensus, as the library encodes them. A long one comes alone, in
@@ -517,13 +535,17 @@ var File_kvd_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\x86\x01\n" +
+	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\xba\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\x04R\acluster\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x04 \x01(\x04R\x02to\x12%\n" +
-	"\x04lane\x18\x05 \x01(\x0e2\x11.kvd.peer.v1.LaneR\x04lane\"b\n" +
+	"\x04lane\x18\x05 \x01(\x0e2\x11.kvd.peer.v1.LaneR\x04lane\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x06 \x01(\rR\n" +
+	"partitions\x12\x12\n" +
+	"\x04hash\x18\a \x01(\tR\x04hash\"b\n" +
 	"\x06Packet\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x1a\n" +
 	"\bmessages\x18\x02 \x03(\fR\bmessages\x12\x12\n" +
