@@ -8,17 +8,16 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/peer"
-	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/replicated"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -32,9 +31,13 @@ type clusterNode struct {
 	node    uint64        // id
 	network *peer.Network // nil: the store is alone
 	log     *replicated.Log
-	watched bool          // the store is open, and so is the log
-	ended   chan struct{} // closed by close
+	life    context.Context // until close
+	end     context.CancelFunc
 	running sync.WaitGroup
+
+	watched  atomic.Bool               // the store is open, and so is the log
+	asked    atomic.Pointer[time.Time] // when the oldest probe without an answer began; nil: there is none
+	answered atomic.Bool               // a probe was
 }
 
 // checkCluster refuses settings that do not fit a node of a cluster.
@@ -143,35 +146,9 @@ func (c *clusterNode) use(node uint64, network *peer.Network, log *replicated.Lo
 		network.Close()
 		return false
 	}
-	c.node, c.network, c.log, c.ended = node, network, log, make(chan struct{})
+	c.node, c.network, c.log = node, network, log
+	c.life, c.end = context.WithCancel(context.Background())
 	return true
-}
-
-// watchLeader logs which node leads, whenever that changes, until close. The store is open.
-func (s *process) watchLeader() {
-	c := &s.cluster
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.network == nil || c.closed {
-		return
-	}
-	c.watched = true
-	c.running.Go(func() {
-		ticker := time.NewTicker(replica.TickInterval)
-		defer ticker.Stop()
-		var told replica.Status
-		for {
-			if now := c.log.Status(); now.Leader != told.Leader || now.Term != told.Term {
-				told = now
-				s.log.Info("leader of the cluster", zap.Uint64("node", now.Leader), zap.Uint64("term", now.Term), zap.Bool("this", now.Leading))
-			}
-			select {
-			case <-ticker.C:
-			case <-c.ended:
-				return
-			}
-		}
-	})
 }
 
 // handOverWait bounds how long a stop waits until another node leads. That takes a few
@@ -203,41 +180,9 @@ func (c *clusterNode) close() {
 	if c.closed = true; c.network == nil {
 		return
 	}
-	select {
-	case <-c.ended:
-	default:
-		close(c.ended)
-	}
+	c.end()
 	c.running.Wait()
 	c.network.Close()
-}
-
-var errLeaderless = errors.New("no node leads, as far as this one knows: a majority of the nodes has to be up and connected; it answers no reads meanwhile")
-
-// check returns which node leads and which others are connected, of a node of a cluster. A
-// node that knows no leader is not ready.
-func (c *clusterNode) check() []admin.Check {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.watched || c.closed {
-		return nil
-	}
-	status := c.log.Status()
-	if status.Leader == 0 {
-		return []admin.Check{{Name: "cluster", Err: errLeaderless}}
-	}
-	note := fmt.Sprintf("node %d leads in term %d; this node has applied %d of %d entries", status.Leader, status.Term, status.Applied.Index, status.Committed)
-	if status.Leading {
-		note = fmt.Sprintf("this node leads in term %d", status.Term)
-	}
-	for _, p := range c.network.Status() {
-		if p.Connected {
-			note += fmt.Sprintf("; node %d is connected", p.Node)
-		} else {
-			note += fmt.Sprintf("; node %d at %s is not connected: %s", p.Node, p.Address, p.Why)
-		}
-	}
-	return []admin.Check{{Name: "cluster", Note: note}}
 }
 
 // peerEvent logs a change in the connections to other nodes.

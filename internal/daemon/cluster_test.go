@@ -184,13 +184,20 @@ func TestCluster(t *testing.T) {
 			strings.Contains(page, fmt.Sprintf("node %d is connected", leader+1))
 	})
 	testwait.Until(t, func() bool {
-		_, page := nodes[(leader+1)%3].page("/metrics")
-		for _, line := range []string{`kvd_cluster_role{role="follower"} 1`, fmt.Sprintf(`kvd_cluster_peer_connected{node="%d"} 1`, leader+1), "kvd_wal_segments 1"} {
-			if !strings.Contains(page, "\n"+line+"\n") {
+		followers := 0
+		for i, r := range nodes {
+			code, ready := r.page("/readyz?verbose")
+			if code != http.StatusOK || r.client.Ping(t.Context()) != nil {
 				return false
 			}
+			require.Contains(t, ready, "[+] cluster: ")
+			require.NotEmpty(t, logged(i, "the node can answer reads"))
+			_, page := r.page("/metrics")
+			require.Contains(t, page, "\nkvd_wal_segments 1\n")
+			require.Contains(t, page, fmt.Sprintf("\nkvd_cluster_peer_connected{node=\"%d\"} ", (i+1)%3+1))
+			followers += strings.Count(page, `kvd_cluster_role{role="follower"} 1`)
 		}
-		return true
+		return followers == 2
 	})
 	testwait.Until(t, func() bool {
 		require.NoError(t, nodes[leader].end())
@@ -218,9 +225,26 @@ func TestCluster(t *testing.T) {
 	require.NoError(t, nodes[1].end())
 	testwait.Until(t, func() bool {
 		code, page := nodes[2].page("/readyz?verbose")
-		return code == http.StatusServiceUnavailable && strings.Contains(page, "[-] cluster: no node leads")
+		return code == http.StatusServiceUnavailable && strings.Contains(page, "[-] cluster: no node leads") && strings.Contains(page, "node 1 at ")
 	})
+	testwait.Until(t, func() bool {
+		err := nodes[2].client.Ping(t.Context())
+		return err != nil && strings.Contains(err.Error(), "the server is up but not ready: no node leads")
+	})
+	code, _ := nodes[2].page("/livez")
+	require.Equal(t, http.StatusOK, code)
 	assert.NoError(t, nodes[2].end())
+}
+
+func TestANodeThatCannotAnswerReads(t *testing.T) {
+	status := replica.Status{Leader: 2, Committed: 70, Applied: replica.Position{Index: 60}}
+	require.NoError(t, whyUnready(status, true, readsLate))
+	const behind = "this node has applied the log up to entry 60, and knows 70 to be committed; node 2 leads"
+	require.EqualError(t, whyUnready(status, true, 2*readsLate), "reads have waited for 6s: "+behind)
+	require.EqualError(t, whyUnready(status, false, 0), "it has not caught up with the others since its start: "+behind)
+	status.Leader = 0
+	require.Equal(t, errLeaderless, whyUnready(status, true, 0))
+	require.NoError(t, new(clusterNode).unready(), "a single node")
 }
 
 func TestRolesOfANode(t *testing.T) {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -260,7 +261,7 @@ func (s *process) open(ctx context.Context) error {
 	}
 	c := &s.config
 	s.engine.Store(e)
-	s.watchLeader()
+	s.watchCluster()
 	_, _, requests := split(c.dataBudget())
 	srv := service.New(Store(e), service.Options{
 		TLS:         s.tlsConfig(),
@@ -421,12 +422,13 @@ func (s *process) stop(calls time.Duration) error {
 	}
 }
 
-// publishReady tells the health service whether the disk answers, until the service ends.
+// publishReady tells the health service whether the disk answers and, of a node of a cluster,
+// whether it can answer reads, until the service ends.
 func (s *process) publishReady() {
 	s.health.Lock()
 	defer s.health.Unlock()
 	if srv := s.server.Load(); srv != nil && !s.stopping.Load() {
-		srv.SetReady(s.disk.check() == nil)
+		srv.SetReady(cmp.Or(s.disk.check(), s.cluster.unready()))
 	}
 }
 

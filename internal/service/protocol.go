@@ -29,8 +29,9 @@ type Drainer interface {
 	Stop()
 }
 
-// ReadinessWatcher is a Protocol that tells its clients whether the server is ready.
-type ReadinessWatcher interface{ SetReady(ready bool) }
+// ReadinessWatcher is a Protocol that tells its clients whether the server is ready: SetReady
+// has the reason if it is not, otherwise nil.
+type ReadinessWatcher interface{ SetReady(why error) }
 
 // StatsSource is a Protocol that has counters of its own in Stats.
 type StatsSource interface{ AddStats(*Stats) }

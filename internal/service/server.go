@@ -80,7 +80,7 @@ func New(store Store, o Options, protocols ...NewProtocol) *Server {
 		all[i] = make(s)
 	}
 	s.demux = newProtocolDemux(s, all)
-	s.SetReady(true)
+	s.SetReady(nil)
 	return s
 }
 
@@ -103,12 +103,12 @@ func (s *Server) CallWaits() *Waits { return s.waits[waitForCalls] }
 // HealthWaits is the same of health checks, which are answered whatever else waits.
 func (s *Server) HealthWaits() *Waits { return s.waits[waitForHealth] }
 
-// SetReady says through the protocols that have such a thing whether requests should be
-// routed here. It refuses none by itself.
-func (s *Server) SetReady(ready bool) {
+// SetReady says through the protocols that have such a thing why no requests should be routed
+// here; nil: they should. It refuses none by itself.
+func (s *Server) SetReady(why error) {
 	for _, p := range s.demux.protocols {
 		if watcher, ok := p.(ReadinessWatcher); ok {
-			watcher.SetReady(ready)
+			watcher.SetReady(why)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (s *Server) closeListeners() {
 // after a context ends. It is idempotent.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.end()
-	s.SetReady(false)
+	s.SetReady(ShuttingDown)
 	s.drain()
 	s.closeListeners()
 	stopped := make(chan struct{})

@@ -31,7 +31,11 @@ func (f *fixture) healthOf(t testing.TB, service string) healthpb.HealthCheckRes
 func TestHealth(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, service.Options{})
 	for _, ready := range []bool{true, false, true} {
-		f.SetReady(ready)
+		var why error
+		if !ready {
+			why = errors.New("it opens: 100 %")
+		}
+		f.SetReady(why)
 		want := healthpb.HealthCheckResponse_NOT_SERVING
 		if ready {
 			want = healthpb.HealthCheckResponse_SERVING

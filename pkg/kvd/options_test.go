@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"sync"
@@ -78,8 +79,10 @@ func TestPingTellsReadyFromUp(t *testing.T) {
 	c := serve(t, nil, service.Options{})
 	db := c.open(t)
 	require.NoError(t, db.Ping(context.Background()))
-	c.server.SetReady(false)
-	require.ErrorIs(t, db.Ping(context.Background()), ErrUnavailable)
+	c.server.SetReady(errors.New("no node leads"))
+	err := db.Ping(context.Background())
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorContains(t, err, "the server is up but not ready: no node leads")
 }
 
 func TestBatch(t *testing.T) {

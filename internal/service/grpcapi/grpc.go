@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -30,6 +31,7 @@ type api struct {
 	streams *frameapi.Streams
 	intake  *intake
 	health  *health.Server
+	unready atomic.Pointer[string] // why the server is not ready; nil: it is
 
 	methods     map[string]*service.Method // by full name
 	methodOther *service.Method
@@ -76,7 +78,7 @@ func newAPI(s *service.Server) *api {
 	kvdpb.RegisterKVServiceServer(registrar, a)
 	kvdpb.RegisterTxnServiceServer(registrar, a)
 	kvdpb.RegisterAdminServiceServer(registrar, a)
-	healthpb.RegisterHealthServer(registrar, &readiness{Server: a.health, server: s})
+	healthpb.RegisterHealthServer(registrar, &readiness{Server: a.health, api: a})
 	if o.Reflection {
 		reflection.Register(a.grpc)
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -138,14 +139,15 @@ func (o *Options) target(target string) string {
 // Ping implements backend.Backend.
 func (c *Network) Ping(ctx context.Context) error {
 	ready := false
+	var trailer metadata.MD
 	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		answer, err := healthpb.NewHealthClient(conn.grpc).
-			Check(ctx, &healthpb.HealthCheckRequest{Service: kvdpb.HealthReadiness}, opts...)
+			Check(ctx, &healthpb.HealthCheckRequest{Service: kvdpb.HealthReadiness}, append(opts, grpc.Trailer(&trailer))...)
 		ready = answer.GetStatus() == healthpb.HealthCheckResponse_SERVING
 		return err
 	})
 	if err == nil && !ready {
-		return &backend.Failure{Attempts: 1, Err: backend.ErrUnavailable, Message: "the server is up but not ready"}
+		return &backend.Failure{Attempts: 1, Err: backend.ErrUnavailable, Message: strings.Join(append([]string{"the server is up but not ready"}, trailer.Get(kvdpb.NotReadyTrailer)...), ": ")}
 	}
 	return err
 }

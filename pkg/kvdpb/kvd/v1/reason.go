@@ -50,3 +50,7 @@ const (
 	HealthLiveness  = "liveness"  // the process works; if not, restart it
 	HealthReadiness = "readiness" // the server accepts requests; if not, route none to it
 )
+
+// NotReadyTrailer is the trailer of an answer to a check of HealthReadiness that says why the
+// server is not ready.
+const NotReadyTrailer = "kvd-not-ready-bin"
