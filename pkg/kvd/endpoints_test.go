@@ -16,12 +16,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // listeners are the ways to servers of one store, by address. A test takes them down
@@ -321,6 +323,111 @@ func TestAnEndpointThatLeadsNowhere(t *testing.T) {
 			}
 			require.NoError(t, db.Close())
 			all.Wait()
+		})
+	}
+}
+
+// piped opens a client, in a bubble, of servers behind pipes. To addresses without a server, and to
+// those whose server has been called already, nothing answers.
+func piped(t *testing.T, target string, servers map[string]*servertest.Scripted, once map[string]bool) *Client {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	dialed := map[string]bool{}
+	db, err := Open(target, WithConns(1), WithDialer(func(_ context.Context, address string) (net.Conn, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		ours, theirs := net.Pipe()
+		if server := servers[address]; server != nil && !(once[address] && dialed[address]) {
+			all.Go(func() { server.ServeRaw(theirs) })
+		}
+		dialed[address] = true
+		return ours, nil
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, db.Close())
+		all.Wait()
+	})
+	return db
+}
+
+// refuse answers a frame with an error for each operation.
+func refuse(r *kvdpb.PipelineRequest, code codes.Code, reason string) *kvdpb.PipelineResponse {
+	response := &kvdpb.PipelineResponse{}
+	for _, op := range r.Ops {
+		response.Results = append(response.Results, &kvdpb.PipelineResponse_Result{Tag: op.Tag, Status: &kvdpb.Status{Code: int32(code), Reason: reason}})
+	}
+	return response
+}
+
+// A process that is paused answers nothing, and its connections stay. The call that it has, and
+// later ones, go on at the next endpoint.
+func TestAnEndpointThatIsPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := piped(t, "paused,b", map[string]*servertest.Scripted{
+			"paused": {Frames: func(_ int, conn servertest.FrameConn) error { <-conn.Context().Done(); return nil }},
+			"b":      {},
+		}, map[string]bool{"paused": true})
+		begun := time.Now()
+		require.NoError(t, db.Put(t.Context(), []byte("k"), nil))
+		assert.InDelta(t, 2, time.Since(begun).Seconds(), 0.2)
+		begun = time.Now()
+		require.NoError(t, db.Put(t.Context(), []byte("k"), nil))
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
+// A call whose time runs out at an endpoint sends later ones to the next, unless it had little time.
+func TestAnEndpointWhereTimeRunsOut(t *testing.T) {
+	for wait, moves := range map[time.Duration]bool{100 * time.Millisecond: false, 1500 * time.Millisecond: true} {
+		synctest.Test(t, func(t *testing.T) {
+			var late atomic.Int64
+			db := piped(t, "late,b", map[string]*servertest.Scripted{
+				"late": answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
+					late.Add(1)
+					time.Sleep(wait)
+					return refuse(r, codes.DeadlineExceeded, kvdpb.ReasonDeadlineExceeded)
+				}),
+				"b": {},
+			}, map[string]bool{"late": true})
+			_, err := db.Get(t.Context(), []byte("k"))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			_, err = db.Get(t.Context(), []byte("k"))
+			if moves {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			assert.Equal(t, moves, late.Load() == 1)
+		})
+	}
+}
+
+// While a cluster has no leader, calls look for one; they find it soon after there is one, however
+// many they are.
+func TestCallsFindALeaderSoon(t *testing.T) {
+	for _, callers := range []int{1, 64} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			const elected = 1500 * time.Millisecond
+			var refused atomic.Int64
+			node := func(leads bool) *servertest.Scripted {
+				return answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
+					if leads && time.Since(begun) >= elected {
+						return servertest.AnswerAll(r)
+					}
+					refused.Add(int64(len(r.Ops)))
+					return refuse(r, codes.FailedPrecondition, kvdpb.ReasonNotLeader)
+				})
+			}
+			db := piped(t, "a,b,c", map[string]*servertest.Scripted{"a": node(false), "b": node(false), "c": node(true)}, nil)
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() { assert.NoError(t, db.Put(t.Context(), []byte("k"), nil)) })
+			}
+			all.Wait()
+			assert.Less(t, time.Since(begun), elected+3*400*time.Millisecond)
+			assert.Positive(t, refused.Load())
 		})
 	}
 }

@@ -96,6 +96,7 @@ func (c *Network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (a
 	a, begun, f := conn.do(ctx, op, wait, tries.deadline.IsZero(), tries.timer.beginAttempt())
 	if f != nil {
 		tries.bound(begun)
+		tries.unanswered(f, begun)
 	}
 	return a, f
 }
@@ -193,7 +194,8 @@ func (c *Network) call(ctx context.Context, tries *attempts, call func(context.C
 
 // tryUnary attempts a gRPC call once.
 func (c *Network) tryUnary(ctx context.Context, tries *attempts, call func(context.Context, *conn, ...grpc.CallOption) error) *fault {
-	tries.bound(time.Now())
+	begun := time.Now()
+	tries.bound(begun)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
 	conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
@@ -212,5 +214,6 @@ func (c *Network) tryUnary(ctx context.Context, tries *attempts, call func(conte
 		f.err, f.transient = ctx.Err(), false
 	}
 	f.undone = f.undone || server.Addr == nil
+	tries.unanswered(f, begun)
 	return f
 }

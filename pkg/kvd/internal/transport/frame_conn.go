@@ -43,6 +43,7 @@ type frameConn struct {
 	retired  bool          // takes no more frames: the server is going away, or it was replaced
 	finished bool          // transport.finish was called
 	silent   bool          // nothing arrived for too long
+	asked    bool          // nothing has arrived since the endpoint was asked whether it is there
 	broken   *fault        // why receiving has ended
 	torn     *pendingFrame // was not written completely, if any
 	frames   []*pendingFrame

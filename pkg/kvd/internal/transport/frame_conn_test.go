@@ -437,6 +437,35 @@ func openPiped(t *testing.T, o Options) (caller, *frameLog) {
 	}, o), log
 }
 
+// A server that is slow, and answers whether it is there, keeps its frameConn.
+func TestASlowServerKeepsItsFrameConn(t *testing.T) {
+	release := make(chan struct{})
+	store := servicetest.New(kv.DefaultLimits)
+	server := servertest.Serve(t, store, service.Options{})
+	db := openBy(t, server.Dial, Options{Conns: 1})
+	db.mustPut(t, "k", "v")
+	store.OnWrite = func(context.Context, []*kv.Write) error { <-release; return nil }
+	written := make(chan error, 1)
+	go func() { written <- db.put(t.Context(), "k", nil) }()
+	c := db.conns[0]
+	var fc *frameConn
+	testwait.Until(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		fc = c.mu.current
+		return len(fc.frames) == 1
+	})
+	c.mu.Lock()
+	fc.asked = true
+	c.mu.Unlock()
+	fc.ask()
+	c.mu.Lock()
+	assert.False(t, fc.silent)
+	c.mu.Unlock()
+	close(release)
+	require.NoError(t, <-written)
+}
+
 // A frameConn on which nothing comes for longer than what is under way may take is
 // replaced; a write that it had is sent again.
 func TestASilentFrameConnIsReplaced(t *testing.T) {

@@ -91,6 +91,7 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 	}
 	if f != nil {
 		tries.bound(begun)
+		tries.unanswered(f, begun)
 	}
 	return f
 }

@@ -31,6 +31,7 @@ type Network struct {
 	conns     []*conn
 	endpoints int
 	current   atomic.Int32 // index of the current endpoint
+	leader    leaderSearch
 	// releasing counts the snapshots that are being released; releases has a value for each that
 	// is being released in the background.
 	releasing sync.WaitGroup
@@ -52,6 +53,7 @@ func Open(target string, options Options) (*Network, error) {
 	}
 	c := &Network{options: options, budget: newRetryBudget(), endpoints: len(targets), releases: make(chan struct{}, maxReleases)}
 	c.requestIDs.init()
+	c.leader.found = make(chan struct{})
 	c.life, c.end = context.WithCancel(context.Background())
 	for i, target := range targets {
 		if err := c.addEndpoint(i, target); err != nil {

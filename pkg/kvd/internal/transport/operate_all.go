@@ -86,6 +86,7 @@ func (c *Network) tryAll(ctx context.Context, all []*inFrame) {
 		o.Answer, o.fault = conn.await(ctx, &o.pending, &o.op, o.tries.deadline.IsZero())
 		if o.fault != nil {
 			o.tries.bound(begun)
+			o.tries.unanswered(o.fault, begun)
 		}
 	}
 }

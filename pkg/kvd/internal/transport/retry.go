@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,13 +24,65 @@ const (
 	// second on average: enough to make a stream, and not too long if the address is wrong.
 	backoffBase = 20 * time.Millisecond
 	backoffMax  = time.Second
+	// maxDoublings of the base exceed backoffMax.
+	maxDoublings = 6
 )
 
 func (c *Network) maxAttempts() int { return maxAttempts + c.endpoints - 1 }
 
-// leaderAttempts bounds the attempts at a write that every node refuses because it does not lead.
-// With the waits they last some seconds: a cluster takes one or two to choose another leader.
-const leaderAttempts = 16
+// A call that nodes of a cluster refuse because they do not lead waits for a leader: a cluster takes
+// one or two seconds to choose another one.
+const (
+	// leaderAttempts bounds the attempts. With the waits they last some five seconds.
+	leaderAttempts = 48
+	// leaderWait bounds the wait before an attempt, for each waiting call: together they try some
+	// hundreds of times a second, and one of them on its own soon after there is a leader.
+	leaderWait      = 5 * time.Millisecond
+	leaderWaitAlone = 200 * time.Millisecond
+)
+
+// leaderSearch lets the calls that wait for a leader go on as soon as one of them has found it. Safe
+// for concurrent use.
+type leaderSearch struct {
+	waiting atomic.Int64
+	mu      sync.Mutex
+	found   chan struct{} // closed, and replaced, when a write succeeds while calls wait
+}
+
+// most returns the bound of the next wait.
+func (s *leaderSearch) most() time.Duration {
+	return min(max(leaderWaitAlone, time.Duration(s.waiting.Load())*leaderWait), backoffMax)
+}
+
+// pause waits for d, until another call has found the leader, or until ctx ends, whose error it then
+// returns.
+func (s *leaderSearch) pause(ctx context.Context, d time.Duration) error {
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
+	s.mu.Lock()
+	found := s.found
+	s.mu.Unlock()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-found:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// succeeded is called when a write has succeeded.
+func (s *leaderSearch) succeeded() {
+	if s.waiting.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.found)
+	s.found = make(chan struct{})
+}
 
 // retryBudget bounds the load of retries: each success earns a tenth of a retry. It starts full, so
 // that all calls in flight can be tried again when a server restarts, those of a pipeline too. Safe
@@ -97,6 +150,15 @@ func (a *attempts) bound(begun time.Time) {
 	}
 }
 
+// unanswered makes the next endpoint current for later calls if the attempt, which began then, has
+// waited for as long as another endpoint needs, and its time ran out without an answer: the endpoint
+// is stopped, or is a node of a cluster that the others cannot reach.
+func (a *attempts) unanswered(f *fault, begun time.Time) {
+	if errors.Is(f.err, context.DeadlineExceeded) && time.Since(begun) >= silenceOfSeveral {
+		a.client.moveOn(a.conn)
+	}
+}
+
 // within returns the context of an attempt in a frame: that of the call, with the deadline that bound
 // has set.
 func (a *attempts) within(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -134,6 +196,9 @@ func (a *attempts) requestOptions(d kvdpb.Durability) *kvdpb.RequestOptions {
 // succeeded is called when an attempt has succeeded.
 func (a *attempts) succeeded() {
 	a.client.budget.earn()
+	if a.write {
+		a.client.leader.succeeded()
+	}
 	a.timer.stop(a.n + 1)
 }
 
@@ -144,7 +209,11 @@ func (a *attempts) again(ctx context.Context, f *fault) error {
 	if err != nil {
 		return err
 	}
-	if err := backend.Pause(ctx, wait); err != nil {
+	pause := backend.Pause
+	if a.cluster {
+		pause = a.client.leader.pause
+	}
+	if err := pause(ctx, wait); err != nil {
 		return a.interrupted(err, f)
 	}
 	return nil
@@ -166,9 +235,9 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 		f.transient, a.cluster = true, true
 		a.client.moveOn(a.conn)
 	}
-	most := a.client.maxAttempts()
+	most, longest := a.client.maxAttempts(), backoffMax
 	if a.cluster {
-		most = max(most, leaderAttempts)
+		most, longest = max(most, leaderAttempts), a.client.leader.most()
 	}
 	if errors.Is(f.err, backend.ErrUnavailable) {
 		a.client.moveOn(a.conn)
@@ -177,7 +246,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}
-	wait = f.retryAfter + rand.N(min(backoffBase<<a.n, backoffMax))
+	wait = f.retryAfter + rand.N(min(backoffBase<<min(a.n, maxDoublings), longest))
 	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.client.budget.spend() {
 		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)

@@ -1,8 +1,15 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // watchdog bounds the calls of a connection, so that they need no timers of their own. It wakes the
@@ -24,6 +31,10 @@ const (
 	// a bound, it is unboundedSilence, which is above the default limit of servers.
 	minSilence       = 10 * time.Second
 	unboundedSilence = time.Minute
+
+	// silenceOfSeveral is the time after which an endpoint of several is asked whether it is there,
+	// and the time that it has to answer. Another endpoint may serve the calls within their timeout.
+	silenceOfSeveral = time.Second
 )
 
 var errSilent = unavailable(errors.New("nothing has come from the server for too long"))
@@ -100,8 +111,12 @@ func (c *conn) look() {
 // listenLocked ends a frameConn on which nothing has arrived for too long.
 func (fc *frameConn) listenLocked(now time.Time) {
 	if fc.received != fc.seen || len(fc.frames) == 0 {
-		fc.seen, fc.heard = fc.received, now
+		fc.seen, fc.heard, fc.asked = fc.received, now, false
 		return
+	}
+	if now.Sub(fc.heard) >= silenceOfSeveral && fc.conn.client.endpoints > 1 && !fc.asked {
+		fc.asked = true
+		fc.conn.client.background.Go(fc.ask) // which fc keeps from ending
 	}
 	silence := minSilence
 	for _, f := range fc.frames {
@@ -111,9 +126,31 @@ func (fc *frameConn) listenLocked(now time.Time) {
 			silence = max(silence, f.longestWait)
 		}
 	}
-	if now.Sub(fc.heard) > silence && !fc.silent {
+	if now.Sub(fc.heard) > silence {
+		fc.hangUpLocked()
+	}
+}
+
+func (fc *frameConn) hangUpLocked() {
+	if !fc.silent {
 		fc.silent = true
 		fc.transport.close()
+	}
+}
+
+// ask ends the frameConn if its endpoint does not answer over gRPC either.
+func (fc *frameConn) ask() {
+	c := fc.conn
+	ctx, cancel := context.WithTimeout(c.client.life, silenceOfSeveral)
+	defer cancel()
+	_, err := healthpb.NewHealthClient(c.grpc).Check(ctx, &healthpb.HealthCheckRequest{Service: kvdpb.HealthReadiness})
+	switch status.Code(err) {
+	case codes.DeadlineExceeded, codes.Unavailable:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if fc.asked { // nothing has come meanwhile
+			fc.hangUpLocked()
+		}
 	}
 }
 
