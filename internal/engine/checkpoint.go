@@ -16,9 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
-	"github.com/kvd-db/kvd/internal/sstable"
-	"github.com/kvd-db/kvd/internal/valuefile"
-	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/verify"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -70,10 +68,10 @@ type Checkpoint struct {
 
 // checkpointPart is the content of one file; one of the fields after size is set.
 type checkpointPart struct {
-	size  int64
-	data  []byte            // of a small file
-	log   *wal.SnapshotFile // of the log
-	table kv.FileID         // a table or value file in the directory of its partition
+	size   int64
+	data   []byte                      // of a small file
+	log    *wal.SnapshotFile           // of the log
+	verify func(context.Context) error // a table or value file, which is the one that the manifest names
 }
 
 // checkpoints are those that are open, and what is known of files that never change.
@@ -256,12 +254,20 @@ func (c *Checkpoint) addPartition(v *manifest.Version) {
 	name, data, current := v.Encode()
 	c.addData(path.Join(dir, name), data)
 	c.addData(path.Join(dir, manifest.CurrentName), current)
+	fsys, root := c.e.opts.FS, c.e.dir
+	ignore := func(int64) {}
 	for t := range v.Tables() {
-		c.add(path.Join(dir, manifest.TableName(t.Num)), int64(t.Size), checkpointPart{table: kv.FileID{Partition: v.Partition, Num: t.Num}})
+		name := path.Join(dir, manifest.TableName(t.Num))
+		c.add(name, int64(t.Size), checkpointPart{verify: func(ctx context.Context) error {
+			return verify.Table(ctx, fsys, path.Join(root, name), v.Partition, t, ignore, nil)
+		}})
 	}
 	for i := range v.Values {
 		m := &v.Values[i]
-		c.add(path.Join(dir, manifest.ValuesName(m.Num)), int64(m.Size), checkpointPart{table: kv.FileID{Partition: v.Partition, Num: m.Num}})
+		name := path.Join(dir, manifest.ValuesName(m.Num))
+		c.add(name, int64(m.Size), checkpointPart{verify: func(ctx context.Context) error {
+			return verify.Values(ctx, fsys, path.Join(root, name), v.Partition, m, ignore)
+		}})
 	}
 }
 
@@ -293,8 +299,8 @@ func (c *Checkpoint) Fetch(ctx context.Context, name string, known []uint64) (su
 		return 0, nil, fmt.Errorf("%w: the checkpoint has no file %q", kv.ErrInvalidArgument, name)
 	}
 	sum, seen := c.e.checkpoints.sumOf(name)
-	if !seen || part.table == (kv.FileID{}) {
-		if err := c.verify(ctx, name, part); err != nil {
+	if !seen || part.verify == nil {
+		if err := c.check(ctx, part); err != nil {
 			if errors.Is(err, kv.ErrCorrupt) {
 				c.e.corrupt(err)
 			}
@@ -303,7 +309,7 @@ func (c *Checkpoint) Fetch(ctx context.Context, name string, known []uint64) (su
 		if sum, err = c.sum(ctx, name, part.size); err != nil {
 			return 0, nil, err
 		}
-		if part.table != (kv.FileID{}) {
+		if part.verify != nil {
 			c.e.checkpoints.verified(c, name, sum)
 		}
 	}
@@ -339,32 +345,21 @@ func (c *Checkpoint) open(name string) (readAtCloser, error) {
 	return c.e.opts.FS.Open(path.Join(c.e.dir, name))
 }
 
-// verify checks every checksum in a file.
-func (c *Checkpoint) verify(ctx context.Context, name string, part checkpointPart) (err error) {
+// check verifies every checksum in a file.
+func (c *Checkpoint) check(ctx context.Context, part checkpointPart) error {
 	switch {
 	case part.log != nil:
 		return part.log.Verify(ctx)
 	case part.data != nil:
 		return nil
 	}
-	r, err := c.open(name)
-	if err != nil {
-		return err
+	err := part.verify(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.released != nil { // then the file may have been deleted
+		return c.released
 	}
-	f := r.(vfs.File)
-	var reader interface {
-		Verify(context.Context, func(int64)) error
-		io.Closer
-	}
-	if path.Ext(name) == path.Ext(manifest.ValuesName(0)) {
-		reader, err = valuefile.Open(f, part.table)
-	} else {
-		reader, err = sstable.Open(f, part.table, nil)
-	}
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	return errors.Join(reader.Verify(ctx, nil), reader.Close())
+	return err
 }
 
 // sum returns the checksum of a file.

@@ -9,6 +9,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/verify"
 )
 
 // tableSet holds the open readers, one for each table that a live version names.
@@ -90,8 +91,9 @@ func (p *Partition) openFile(meta *kv.TableMeta) (*sstable.Reader, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if size := reader.Meta().Size; size != meta.Size {
-		return nil, errors.Join(kv.Corruptf(f.Name(), -1, "table has %d bytes, the manifest says %d", size, meta.Size), reader.Close())
+	got := reader.Meta()
+	if err := verify.MatchTable(f.Name(), &got, meta); err != nil {
+		return nil, errors.Join(err, reader.Close())
 	}
 	return reader, nil
 }

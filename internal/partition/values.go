@@ -4,26 +4,43 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/valuefile"
+	"github.com/kvd-db/kvd/internal/verify"
 )
 
 // openValues opens a value file for the partition's set.
 func (p *Partition) openValues(num kv.FileNum) (*valuefile.Reader, error) {
-	f, err := p.opts.FS.Open(p.fileName(manifest.FileValues, num))
+	name := p.fileName(manifest.FileValues, num)
+	r, err := verify.OpenValues(p.opts.FS, name, p.fileID(num))
 	if errors.Is(err, fs.ErrNotExist) {
-		err = kv.Corruptf(p.fileName(manifest.FileValues, num), -1, "value file is missing; the manifest names it")
+		err = kv.Corruptf(name, -1, "value file is missing; the manifest names it")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open value file %06d: %w", num, err)
 	}
-	r, err := valuefile.Open(f, p.fileID(num))
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	if want := p.valueFile(num); want != nil {
+		if err := verify.MatchValues(name, r.Meta(), want); err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
 	}
 	return r, nil
+}
+
+// valueFile returns what the current version says of a value file; nil if it does not name it any
+// more.
+func (p *Partition) valueFile(num kv.FileNum) *kv.ValueFileMeta {
+	s := p.acquire()
+	defer s.release()
+	values := s.levels.version.Values
+	i := slices.IndexFunc(values, func(m kv.ValueFileMeta) bool { return m.Num == num })
+	if i < 0 {
+		return nil
+	}
+	return &values[i]
 }
 
 // readApart reads the values that the tables only pointed to, of a whole micro-batch

@@ -5,7 +5,9 @@
 // operation that would write to it is refused (see source).
 //
 // R2. Nothing is invented: each version of a key in the new store was written at that
-// version in the old one. Every byte that is used was verified by its own checksum.
+// version in the old one. Every byte that is used was verified by its own checksum. These
+// checksums do not cover the store: a table or value file of another store is told apart by what
+// the manifest says of it, or else is taken for the right one.
 //
 // R3. Every entry whose block verifies, and every record whose frame verifies, is in the new
 // store, unless a newer version of the key makes it invisible, or may do so and is in a lost

@@ -12,7 +12,6 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
-	"github.com/kvd-db/kvd/internal/valuefile"
 	"github.com/kvd-db/kvd/internal/verify"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
@@ -220,18 +219,7 @@ func (p *damagedPart) surveyValues(m kv.ValueFileMeta) error {
 	p.values[m.Num] = v
 	v.file.Action = Salvaged
 	p.damaged(v.file, err)
-	f, err := p.src.Open(p.source(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		v.file.Action = Lost
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if v.rest, err = valuefile.OpenDamaged(f, p.fileID(m.Num)); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	return nil
+	return p.openRest(v)
 }
 
 // verified counts bytes that were read. The verification itself looks at the context.

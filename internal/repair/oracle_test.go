@@ -362,11 +362,7 @@ func (h *history) requireRepaired(disk *vfs.Mem, r *Report) {
 func (h *history) compare(r *Report, found map[string]kv.Item) {
 	t := h.t
 	t.Helper()
-	for key, item := range found {
-		require.Truef(t, slices.ContainsFunc(h.of(key), func(w written) bool {
-			return w.kind == kv.KindPut && w.version == item.Version && w.value == string(item.Value) && w.expiry == item.Expiry
-		}), "invented: %q = %q at %d", key, item.Value, item.Version)
-	}
+	h.requireNotInvented(found)
 	for _, key := range h.keys() {
 		partition := keyhash.Partition(keyhash.Sum([]byte(key)), partitions)
 		for i, w := range h.of(key) {

@@ -206,8 +206,8 @@ func (p *part) copyValues(m kv.ValueFileMeta) error {
 		return err
 	}
 	got, err := p.verifyValues(to, m.Num)
-	if err == nil && p.version != nil && got != m {
-		err = kv.Corruptf(name, -1, "it is another file: %d values in %d bytes, the manifest says %d in %d", got.Values, got.Size, m.Values, m.Size)
+	if err == nil && p.version != nil {
+		err = verify.MatchValues(name, got, &m)
 	}
 	if err == nil {
 		v.whole, v.meta, v.file.Action = true, got, Copied
@@ -222,14 +222,32 @@ func (p *part) copyValues(m kv.ValueFileMeta) error {
 	if err := p.out.fsys.Remove(to); err != nil {
 		return err
 	}
-	f, err := p.src.Open(p.source(name))
+	return p.openRest(v)
+}
+
+// openRest opens what is left of a damaged value file.
+func (p *part) openRest(v *values) error {
+	f, err := p.src.Open(p.source(manifest.ValuesName(v.meta.Num)))
+	if errors.Is(err, fs.ErrNotExist) {
+		v.file.Action = Lost
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	if v.rest, err = valuefile.OpenDamaged(f, p.fileID(m.Num)); err != nil {
-		return errors.Join(err, f.Close())
+	want := &v.meta
+	if p.version == nil {
+		want = nil
 	}
-	return nil
+	v.rest, err = valuefile.OpenDamaged(f, p.fileID(v.meta.Num), want)
+	if err != nil {
+		err = errors.Join(err, f.Close())
+	}
+	if errors.Is(err, kv.ErrCorrupt) {
+		v.file.Action = Lost
+		return nil
+	}
+	return err
 }
 
 func (p *part) fileID(num kv.FileNum) kv.FileID {
@@ -303,16 +321,13 @@ func (p *part) verifyTable(t *table, name string) (err error) {
 		return err
 	}
 	got := r.Meta()
-	if t.want != nil && !verify.SameTable(&got, t.want) {
-		return kv.Corruptf(name, -1, "it is another table: %s", differs(&got, t.want))
+	if t.want != nil {
+		if err := verify.MatchTable(name, &got, t.want); err != nil {
+			return err
+		}
 	}
 	t.meta, t.ranges = got, r.RangeTombstones().All()
 	return nil
-}
-
-func differs(got, want *kv.TableMeta) string {
-	return fmt.Sprintf("%d entries with numbers %d to %d in %d bytes, the manifest says %d with %d to %d in %d",
-		got.Entries, got.MinSeq, got.MaxSeq, got.Size, want.Entries, want.MinSeq, want.MaxSeq, want.Size)
 }
 
 // loseTable reports that nothing of a table is in the new store.

@@ -117,6 +117,16 @@ func openEnvelope(tail []byte) (b []byte, version uint32, reason string) {
 	return b, version, ""
 }
 
+// decodeFooter decodes a footer of this format version, whose length and checksum are right.
+func decodeFooter(b []byte) (f footer) {
+	f.id.Partition = binary.LittleEndian.Uint32(b)
+	f.id.Num = kv.FileNum(binary.LittleEndian.Uint64(b[4:]))
+	f.values = binary.LittleEndian.Uint64(b[12:])
+	f.bytes = binary.LittleEndian.Uint64(b[20:])
+	f.records = binary.LittleEndian.Uint64(b[28:])
+	return f
+}
+
 // parseFooter decodes the footer at the end of tail, the last bytes of a file of the
 // given size. It returns, without the file's name, the reason of a corruption or
 // kv.ErrUnsupportedVersion.
@@ -131,11 +141,7 @@ func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) 
 	if len(b) != footerBytes {
 		return f, "footer has the wrong length", nil
 	}
-	f.id.Partition = binary.LittleEndian.Uint32(b)
-	f.id.Num = kv.FileNum(binary.LittleEndian.Uint64(b[4:]))
-	f.values = binary.LittleEndian.Uint64(b[12:])
-	f.bytes = binary.LittleEndian.Uint64(b[20:])
-	f.records = binary.LittleEndian.Uint64(b[28:])
+	f = decodeFooter(b)
 	switch {
 	case f.records != size-footerBytes:
 		return f, fmt.Sprintf("footer names %d bytes of records, the file has %d", f.records, size-footerBytes), nil

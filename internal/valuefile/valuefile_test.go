@@ -460,7 +460,7 @@ func TestValuesOfADamagedFile(t *testing.T) {
 
 	f, err = s.fs.Open(fileName(7))
 	require.NoError(t, err)
-	r, err := OpenDamaged(f, testID(7))
+	r, err := OpenDamaged(f, testID(7), &meta)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	for i, p := range pointers {
@@ -471,5 +471,29 @@ func TestValuesOfADamagedFile(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, values[i], value)
+	}
+}
+
+// A file of another store may have other values in the same places. Its footer tells.
+func TestAnotherFileIsNotSalvaged(t *testing.T) {
+	s := newShelf(t)
+	_, meta := s.write(7, []byte("value"), []byte("another"))
+	other := meta
+	other.Values++
+	for _, c := range []struct {
+		id   kv.FileID
+		want *kv.ValueFileMeta
+		ok   bool
+	}{{testID(7), &meta, true}, {testID(7), nil, true}, {testID(7), &other, false}, {testID(8), nil, false}} {
+		f, err := s.fs.Open(fileName(7))
+		require.NoError(t, err)
+		r, err := OpenDamaged(f, c.id, c.want)
+		if c.ok {
+			require.NoError(t, err)
+			require.NoError(t, r.Close())
+			continue
+		}
+		require.ErrorIs(t, err, kv.ErrCorrupt)
+		require.NoError(t, f.Close())
 	}
 }

@@ -41,13 +41,21 @@ func Table(ctx context.Context, fsys vfs.FS, name string, partition uint32, want
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	err = r.Verify(ctx, progress)
-	if got := r.Meta(); !SameTable(&got, want) {
-		err = errors.Join(err, kv.Corruptf(name, -1, "holds %s, the manifest says %s", DescribeTable(&got), DescribeTable(want)))
-	}
+	got := r.Meta()
+	err = errors.Join(err, MatchTable(name, &got, want))
 	if err == nil && also != nil {
 		err = also(r)
 	}
 	return err
+}
+
+// MatchTable returns a *kv.CorruptionError unless a table is the one that the manifest names. Checksums
+// cover partition and number, but not the store: a file of another store may be under the name.
+func MatchTable(name string, got, want *kv.TableMeta) error {
+	if SameTable(got, want) {
+		return nil
+	}
+	return kv.Corruptf(name, -1, "holds %s, the manifest says %s", DescribeTable(got), DescribeTable(want))
 }
 
 // SameTable reports whether two descriptions of a table agree.

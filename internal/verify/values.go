@@ -23,10 +23,15 @@ func Values(ctx context.Context, fsys vfs.FS, name string, partition uint32, wan
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	err = r.Verify(ctx, progress)
-	if got := r.Meta(); got != *want {
-		err = errors.Join(err, kv.Corruptf(name, -1, "holds %s, the manifest says %s", DescribeValues(&got), DescribeValues(want)))
+	return errors.Join(err, MatchValues(name, r.Meta(), want))
+}
+
+// MatchValues is MatchTable for a value file.
+func MatchValues(name string, got kv.ValueFileMeta, want *kv.ValueFileMeta) error {
+	if got == *want {
+		return nil
 	}
-	return err
+	return kv.Corruptf(name, -1, "holds %s, the manifest says %s", DescribeValues(&got), DescribeValues(want))
 }
 
 // OpenValues opens a value file. The caller closes it.

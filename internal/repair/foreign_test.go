@@ -1,0 +1,68 @@
+package repair
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// newPlain makes a store of which all values are in value files, in the base, and nothing in the log. A second store with
+// values of the same lengths has files of the same names, and the values in the same places.
+func newPlain(t testing.TB, round string, keys int) *history {
+	h := &history{t: t, disk: vfs.NewMem()}
+	h.open()
+	for i := range keys {
+		h.put(5*i, round)
+	}
+	require.NoError(t, h.e.CompactAll(t.Context()))
+	h.close()
+	h.open() // the log goes on in another segment
+	require.NoError(t, h.e.RewriteLog(t.Context()))
+	h.close()
+	h.closed()
+	return h
+}
+
+// The checksums of a value do not cover the store: a file of another one, with the same name, may
+// have other values in the same places. They are not taken for those of this store, also if the
+// file is damaged besides.
+func TestTheFileOfAnotherStoreIsNotUsed(t *testing.T) {
+	t.Parallel()
+	h := newPlain(t, "first", 60)
+	other := newPlain(t, "wrong", 90)
+	for _, kind := range []string{".val", ".sst"} {
+		for _, name := range h.named(kind) {
+			content := other.files[name]
+			require.NotEmpty(t, content)
+			damaged := slices.Clone(content)
+			damaged[10] ^= 1
+			for what, content := range map[string][]byte{"whole": content, "damaged": damaged} {
+				t.Run(fmt.Sprintf("%s %s", name, what), func(t *testing.T) {
+					one := *h
+					one.t = t
+					damage := func(disk *vfs.Mem) { replace(t, disk, name, content) }
+					require.True(t, one.repaired(damage).Lost())
+					r, lost := one.inPlace("", damage)
+					require.Positive(t, lost)
+					i := slices.IndexFunc(r.Files, func(f File) bool { return damagedDir+"/"+f.Path == name })
+					require.Equal(t, Lost, r.Files[i].Action, "nothing of it is used")
+				})
+			}
+		}
+	}
+}
+
+// requireNotInvented checks that every item was written with its version.
+func (h *history) requireNotInvented(items map[string]kv.Item) {
+	h.t.Helper()
+	for key, item := range items {
+		require.Truef(h.t, slices.ContainsFunc(h.of(key), func(w written) bool {
+			return w.kind == kv.KindPut && w.version == item.Version && w.value == string(item.Value) && w.expiry == item.Expiry
+		}), "invented: %q = %q at %d", key, item.Value, item.Version)
+	}
+}
