@@ -163,10 +163,21 @@ func separate(src, dst string) (string, string, error) {
 	if dst, err = filepath.Abs(dst); err != nil {
 		return "", "", err
 	}
-	if parent, err := filepath.EvalSymlinks(filepath.Dir(dst)); err == nil {
-		dst = filepath.Join(parent, filepath.Base(dst))
+	return clean(src), clean(realPath(dst)), nil
+}
+
+// realPath returns an absolute path without symbolic links, as far as it exists.
+func realPath(name string) string {
+	rest := ""
+	for at := name; ; at = filepath.Dir(at) {
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if at == filepath.Dir(at) {
+			return name
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
 	}
-	return clean(src), clean(dst), nil
 }
 
 // unpack returns the directory of a store with the contents of a backup: name itself, if that

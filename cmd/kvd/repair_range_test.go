@@ -108,8 +108,14 @@ func TestRepairInPlaceRefuses(t *testing.T) {
 	dir, _ := killedStore(t)
 	work := t.TempDir()
 	aside := filepath.Join(work, "aside")
+	link := filepath.Join(work, "link")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "inside"), 0o700))
+	require.NoError(t, os.Symlink(filepath.Join(dir, "inside"), link))
 	for _, args := range [][]string{
 		{"repair", "--range", dir},
+		{"repair", "--range", dir, "--aside", link, "--yes"},
+		{"repair", dir, link},
+		{"repair", dir, filepath.Join(link, "new", "store")},
 		{"repair", "--range", dir, work, "--dry-run"},
 		{"repair", "--range", dir, "--dry-run", "--partitions", "3"},
 		{"repair", dir, aside, "--yes"},

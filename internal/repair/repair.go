@@ -36,7 +36,8 @@ type Options struct {
 // has open. The names are clean. It changes nothing in dir.
 //
 // Damage is in the report. Errors: vfs.ErrLocked if a process has the store open;
-// kv.ErrInvalidArgument if target is not empty, or if the partition count cannot be derived;
+// kv.ErrInvalidArgument if target is not empty, if the partition count cannot be derived, or if a
+// restore or repair into dir has not ended;
 // kv.ErrUnsupportedVersion if a newer kvd wrote a file; those of the file system; that of ctx.
 // After an error target is no store.
 func Run(ctx context.Context, fsys vfs.FS, dir, targetDir string, o Options) (_ *Report, err error) {
@@ -116,6 +117,9 @@ func (r *repair) run() error {
 
 // list lists the files of the store.
 func (r *repair) list() error {
+	if err := descriptor.CheckFilled(r.src, r.dir); err != nil {
+		return err
+	}
 	names, err := r.src.List(r.dir)
 	if err != nil {
 		return err

@@ -293,6 +293,24 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "no store is here")
 }
 
+// A directory that was being filled when that was interrupted is not taken for a damaged store: what
+// is not there yet would look like something that never was.
+func TestWhatIsNotFilledIsNotRepaired(t *testing.T) {
+	h := newHistory(t)
+	for _, marker := range []string{descriptor.RestoringName, descriptor.RepairingName} {
+		disk := h.disk.KillImage()
+		replace(t, disk, descriptor.Path(damagedDir), nil)
+		replace(t, disk, path.Join(damagedDir, marker), []byte("x"))
+		_, err := Run(t.Context(), disk, damagedDir, repairedDir, Options{})
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, marker)
+		_, err = disk.Stat(repairedDir)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		_, err = repairInPlace(t, disk, "", true)
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+	}
+}
+
 // What a newer kvd wrote is not damage. Nothing is taken for it.
 func TestANewerVersionIsRefused(t *testing.T) {
 	h := newHistory(t)
