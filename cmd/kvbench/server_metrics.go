@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -10,11 +9,14 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/results"
@@ -123,8 +125,8 @@ func (t *meteredTarget) state() *results.StoreState {
 	}
 }
 
-// metrics are the figures of a server by their names: the sum over all labels but level and le,
-// whose value follows the name after a space.
+// metrics are the figures of a server by their names: the sum over all labels but level, whose value
+// follows the name after a space, as does the upper bound of a bucket.
 type metrics map[string]float64
 
 // metricsPage is the page of a server with its metrics.
@@ -166,13 +168,14 @@ func (p *metricsPage) read() (metrics, error) {
 		}
 		return nil, fmt.Errorf("read the metrics of the server: %w", err)
 	}
-	body := io.LimitReader(response.Body, mostMetrics)
-	m, err := parseMetrics(body)
+	m, err := metrics(nil), error(nil)
+	if response.StatusCode == http.StatusOK {
+		m, err = parseMetrics(io.LimitReader(response.Body, mostMetrics))
+	} else {
+		err = fmt.Errorf("%s answers %s", p.url, response.Status)
+	}
 	if err = errors.Join(err, response.Body.Close()); err != nil {
 		return nil, fmt.Errorf("read the metrics of the server: %w", err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("read the metrics of the server: %s answers %s", p.url, response.Status)
 	}
 	if _, ok := m["kvd_build_info"]; !ok {
 		return nil, fmt.Errorf("read the metrics of the server: %s is no page of kvd", p.url)
@@ -180,31 +183,39 @@ func (p *metricsPage) read() (metrics, error) {
 	return m, nil
 }
 
-var metricLabel = regexp.MustCompile(`\b(?:level|le)="([^"]*)"`)
-
-// parseMetrics reads Prometheus' text format. Lines that it does not understand are left out.
+// parseMetrics reads Prometheus' text format. Summaries are left out.
 func parseMetrics(page io.Reader) (metrics, error) {
-	m := make(metrics)
-	lines := bufio.NewScanner(page)
-	for lines.Scan() {
-		series, text, ok := cutLast(lines.Text(), " ")
-		value, err := strconv.ParseFloat(text, 64)
-		if !ok || err != nil || strings.HasPrefix(series, "#") {
-			continue
-		}
-		name, labels, _ := strings.Cut(series, "{")
-		if label := metricLabel.FindStringSubmatch(labels); label != nil {
-			name += " " + label[1]
-		}
-		m[name] += value
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(page)
+	if err != nil {
+		return nil, err
 	}
-	return m, lines.Err()
+	m := make(metrics)
+	for name, family := range families {
+		for _, one := range family.GetMetric() {
+			m.add(name, one)
+		}
+	}
+	return m, nil
 }
 
-// cutLast is strings.Cut at the last separator.
-func cutLast(s, separator string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, separator); i >= 0 {
-		return s[:i], s[i+len(separator):], true
+// add adds a metric to those of the same name and level.
+func (m metrics) add(name string, one *dto.Metric) {
+	if one.GetSummary() != nil {
+		return
 	}
-	return s, "", false
+	if h := one.GetHistogram(); h != nil {
+		m[name+"_sum"] += h.GetSampleSum()
+		m[name+"_count"] += float64(h.GetSampleCount())
+		for _, b := range h.GetBucket() {
+			m[fmt.Sprintf("%s_bucket %v", name, b.GetUpperBound())] += float64(b.GetCumulativeCount())
+		}
+		return
+	}
+	for _, label := range one.GetLabel() {
+		if label.GetName() == "level" {
+			name += " " + label.GetValue()
+		}
+	}
+	m[name] += one.GetCounter().GetValue() + one.GetGauge().GetValue() + one.GetUntyped().GetValue() // it has one of them
 }

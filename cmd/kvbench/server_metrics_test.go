@@ -99,10 +99,11 @@ func TestMetricsThatCannotBeReadAreAnError(t *testing.T) {
 	t.Cleanup(pages.Close)
 	line := []string{"run", "--addr", serve(t), "--admin", pages.Listener.Addr().String(), "--threads", "2", "--keys", "100", "--duration", "1h"}
 	for text, says := range map[string]string{
-		"status sign in\n": "/metrics answers 401 Unauthorized",
-		"up 1\n":           "/metrics is no page of kvd",
-		"kvd_build_info{version=\"1\"} 1\nprocess_cpu_seconds_total x\n": "does not tell the processor time of the server",
-		strings.Repeat("x", 1<<17):                                       "token too long",
+		"status sign in\n":                        "/metrics answers 401 Unauthorized",
+		"up 1\n":                                  "/metrics is no page of kvd",
+		"kvd_build_info{version=\"1\"} 1\n":       "does not tell the processor time of the server",
+		"kvd_build_info{version=\"1\"} 1\nup x\n": "text format parsing error in line 2",
+		strings.Repeat("x", 1<<17):                "text format parsing error in line 1",
 	} {
 		answer.Store(&text)
 		code, _, stderr := bench(t, openTarget, line...)
@@ -139,13 +140,27 @@ func TestMetricsAreSumsByNameAndLevel(t *testing.T) {
 kvd_level_bytes{level="base",partition="0"} 5
 kvd_level_bytes{level="base",partition="1"} 7
 kvd_level_bytes{level="delta",partition="1"} 1.5e+03
-kvd_batch_ops_bucket{le="+Inf"} 9
-kvd_file{file="a=\"b\" 1"} 3
+# TYPE kvd_batch_ops histogram
+kvd_batch_ops_bucket{partition="0",le="1"} 4
+kvd_batch_ops_bucket{partition="0",le="+Inf"} 5
+kvd_batch_ops_sum{partition="0"} 20
+kvd_batch_ops_count{partition="0"} 5
+kvd_batch_ops_bucket{partition="1",le="1"} 3
+kvd_batch_ops_bucket{partition="1",le="+Inf"} 4
+kvd_batch_ops_sum{partition="1"} 30
+kvd_batch_ops_count{partition="1"} 4
+# TYPE kvd_writes_total counter
+kvd_writes_total{file="a=\"b\" 1"} 3
+# TYPE kvd_up gauge
 kvd_up 1
-nonsense
+# TYPE kvd_pause summary
+kvd_pause{quantile="0.5"} 1
 `))
 	require.NoError(t, err)
-	assert.Equal(t, metrics{"kvd_level_bytes base": 12, "kvd_level_bytes delta": 1500, "kvd_batch_ops_bucket +Inf": 9, "kvd_file": 3, "kvd_up": 1}, m)
+	assert.Equal(t, metrics{
+		"kvd_level_bytes base": 12, "kvd_level_bytes delta": 1500, "kvd_batch_ops_bucket 1": 7, "kvd_batch_ops_bucket +Inf": 9,
+		"kvd_batch_ops_sum": 50, "kvd_batch_ops_count": 9, "kvd_writes_total": 3, "kvd_up": 1,
+	}, m)
 }
 
 func TestSizesOfMicroBatchesAreDifferencesOfBuckets(t *testing.T) {
