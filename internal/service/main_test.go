@@ -47,7 +47,7 @@ type fixture struct {
 // start runs a server until the test ends.
 func start(t testing.TB, store *servicetest.Store, make func() *service.Server) *fixture {
 	t.Helper()
-	f := &fixture{Server: make(), store: store, listener: bufconn.Listen(1 << 20)}
+	f := &fixture{Server: make(), store: store, listener: bufconn.Listen(64 << 10)}
 	served := serveOn(f.Server, f.listener)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithDeadline(context.Background(), testwait.Deadline())
