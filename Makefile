@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build test check fuzz crash memory cgroup space freeze fill serializable bench bench-engines bench-service bench-postgres bench-peers release proto clean
+.PHONY: run build test check fuzz crash memory cgroup space freeze fill serializable nemesis bench bench-engines bench-service bench-cluster bench-postgres bench-peers release proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -51,6 +51,12 @@ bench-engines: ## the engine and other embedded stores, in turns, and which goal
 
 bench-service: ## kvd as a service beside Redis, etcd and memcached, and which goals are reached; LONG=1 takes longer
 	./scripts/bench-service.sh
+
+bench-cluster: ## three kvd nodes beside three of etcd and one kvd node, and which goals are reached
+	./scripts/bench-service.sh --rows cluster
+
+nemesis: ## three or five real nodes that are killed, paused and cut off under load, for KVD_NEMESIS (default 10m)
+	./scripts/nemesis.sh
 
 bench-postgres: ## batched reads of PostgreSQL, and the same reads of kvd; LONG=1 has the full table
 	./scripts/bench-postgres.sh

@@ -1,0 +1,299 @@
+package torture
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/inspect"
+	"github.com/kvd-db/kvd/internal/testsize"
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// nemesisSettings are those of the environment: how long faults go on, 0 for each of them once;
+// and how many nodes there are.
+func nemesisSettings(t *testing.T) (lasts time.Duration, size int) {
+	t.Helper()
+	size = 3
+	var err error
+	if s := os.Getenv("KVD_NEMESIS"); s != "" {
+		lasts, err = time.ParseDuration(s)
+		require.NoError(t, err, "KVD_NEMESIS")
+	}
+	if s := os.Getenv("KVD_NEMESIS_NODES"); s != "" {
+		size, err = strconv.Atoi(s)
+		require.NoError(t, err, "KVD_NEMESIS_NODES")
+		require.Contains(t, []int{3, 5}, size, "KVD_NEMESIS_NODES")
+	}
+	return lasts, size
+}
+
+// trial is one run of a cluster under faults.
+type trial struct {
+	*nodes
+	load  *load
+	rng   *rand.Rand
+	done  map[string]int             // faults by name
+	lulls map[string][]time.Duration // the longest time without an acknowledged write, by fault
+}
+
+// A fault befalls the nodes and ends: afterwards all of them run, and all links carry.
+type fault struct {
+	name string
+	do   func(*trial)
+	// lull says that the cluster is expected to choose another leader and go on meanwhile.
+	lull bool
+}
+
+var faults = []fault{
+	{"kill the leader", func(r *trial) { r.whileKilled(r.leader()) }, true},
+	{"kill a follower", func(r *trial) { r.whileKilled(r.follower()) }, false},
+	{"kill a majority", func(r *trial) { r.killAndStart(r.majority()...) }, false},
+	{"kill all", func(r *trial) { r.killAndStart(r.all...) }, false},
+	{"pause the leader", func(r *trial) { r.whilePaused(r.leader()) }, true},
+	{"pause a follower", func(r *trial) { r.whilePaused(r.follower()) }, false},
+	{"pause a majority", func(r *trial) {
+		paused := r.majority()
+		for _, n := range paused {
+			r.pause(n)
+		}
+		r.sometime(3 * time.Second)
+		for _, n := range paused {
+			r.resume(n)
+		}
+	}, false},
+	{"cut the leader off", func(r *trial) { r.isolate(r.leader(), r.kindOfCut()); r.advance() }, true},
+	{"cut a follower off", func(r *trial) { r.isolate(r.follower(), r.kindOfCut()); r.advance() }, false},
+	{"cut the leader from a follower", func(r *trial) {
+		leader := r.leader()
+		r.cut(leader, r.oneOf(r.others(leader)), true, r.kindOfCut())
+		r.advance()
+	}, false},
+	{"a follower hears the leader, and is not heard", func(r *trial) {
+		leader := r.leader()
+		r.cut(r.oneOf(r.others(leader)), leader, false, r.kindOfCut())
+		r.advance()
+	}, false},
+	{"the leader hears the others, and is not heard", func(r *trial) {
+		leader, kind := r.leader(), r.kindOfCut()
+		for _, other := range r.others(leader) {
+			r.cut(leader, other, false, kind)
+		}
+		r.advance()
+	}, true},
+	{"the others hear the leader, and are not heard", func(r *trial) {
+		leader, kind := r.leader(), r.kindOfCut()
+		for _, other := range r.others(leader) {
+			r.cut(other, leader, false, kind)
+		}
+		r.advance()
+	}, true},
+	{"cut all from each other", func(r *trial) {
+		for _, n := range r.all {
+			r.isolate(n, r.kindOfCut())
+		}
+		r.sometime(3 * time.Second)
+	}, false},
+	{"stop the leader", func(r *trial) { // as for an upgrade: another node leads first
+		leader := r.leader()
+		r.stop(leader)
+		r.advance()
+		r.start(leader)
+	}, true},
+	{"kill and start again and again", func(r *trial) {
+		for range 2 * len(r.all) {
+			n := r.oneOf(r.all)
+			r.sometime(300 * time.Millisecond)
+			r.kill(n)
+			r.sometime(100 * time.Millisecond)
+			r.start(n)
+		}
+	}, false},
+	{"kill a node that is cut off", func(r *trial) {
+		n := r.oneOf(r.all)
+		r.isolate(n, r.kindOfCut())
+		r.sometime(time.Second)
+		r.killAndStart(n)
+		r.advance()
+	}, false},
+}
+
+func (r *trial) oneOf(which []*node) *node { return which[r.rng.IntN(len(which))] }
+
+func (r *trial) follower() *node { return r.oneOf(r.others(r.leader())) }
+
+// majority returns the leader and as many others as make a majority.
+func (r *trial) majority() []*node {
+	leader := r.leader()
+	others := r.others(leader)
+	r.rng.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	return append(others[:len(r.all)/2], leader)
+}
+
+// kindOfCut chooses whether what is sent meanwhile arrives late or never.
+func (r *trial) kindOfCut() linkState { return []linkState{holds, refuses}[r.rng.IntN(2)] }
+
+// sometime waits: the moment of what follows is meant to be arbitrary.
+func (r *trial) sometime(most time.Duration) { time.Sleep(time.Duration(r.rng.Int64N(int64(most)))) }
+
+// advance waits until more writes have been acknowledged.
+func (r *trial) advance() {
+	r.t.Helper()
+	more := r.load.acknowledged() + 3*len(r.load.users)
+	testwait.Until(r.t, func() bool { return r.load.acknowledged() >= more || r.t.Failed() }, "writes go on")
+}
+
+func (r *trial) whileKilled(n *node) {
+	r.kill(n)
+	r.advance()
+	r.start(n)
+}
+
+func (r *trial) whilePaused(n *node) {
+	r.pause(n)
+	r.advance()
+	r.sometime(time.Second)
+	r.resume(n)
+}
+
+func (r *trial) killAndStart(which ...*node) {
+	r.kill(which...)
+	r.sometime(500 * time.Millisecond)
+	r.start(which...)
+}
+
+// befall lets one fault happen, and waits until the cluster goes on.
+func (r *trial) befall(f *fault) {
+	r.leader()
+	r.sometime(100 * time.Millisecond)
+	r.load.lull()
+	began := time.Now()
+	f.do(r)
+	r.heal()
+	r.advance()
+	r.done[f.name]++
+	longest, slowest := r.load.lull()
+	if f.lull {
+		r.lulls[f.name] = append(r.lulls[f.name], longest)
+	}
+	r.t.Logf("%s: %.1f s, no write for %.2f s, slowest operation %.2f s", f.name, time.Since(began).Seconds(), longest.Seconds(), slowest.Seconds())
+}
+
+// agree compares all nodes with each other, once no more is written.
+func (r *trial) agree() {
+	r.t.Helper()
+	var want string
+	for _, n := range r.all {
+		db := r.open(r.t, []*node{n}, kvd.WithTimeout(testwait.Left()))
+		var digest inspect.Digest
+		require.NoError(r.t, db.View(context.Background(), func(s *kvd.Snapshot) error {
+			digest = inspect.Digest{}
+			for item, err := range s.Scan(context.Background(), kvd.All()) {
+				if err != nil {
+					return err
+				}
+				digest.Add(item.Key, item.Value)
+				digest.Add(item.Key, strconv.AppendUint(nil, item.Version, 10))
+			}
+			return nil
+		}))
+		require.NoError(r.t, db.Close())
+		got := fmt.Sprintf("%s %d", digest.String(), digest.Count())
+		if want == "" {
+			want = got
+		}
+		require.Equal(r.t, want, got, "node %d differs from node 1", n.id)
+	}
+	r.t.Logf("all nodes have the digest %s", want)
+}
+
+// Real processes replicate, and are killed, paused, stopped and cut off from each other, while
+// many clients read and write. No acknowledged write is lost, no answer is one that a single store
+// could not have given, and in the end all nodes hold the same. See nemesis_load_test.go for what
+// is judged.
+func TestNemesis(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
+	lasts, size := nemesisSettings(t)
+	if testing.Short() && lasts == 0 {
+		t.Skip("seconds of real processes")
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d, %d nodes", seed, size)
+	r := &trial{
+		nodes: makeNodes(t, size, "--memory", "64MiB", "--flush-keys", "2000"),
+		rng:   rand.New(rand.NewPCG(seed, 0)), done: map[string]int{}, lulls: map[string][]time.Duration{},
+	}
+	r.start(r.all...)
+	users, pause := 8, time.Duration(0)
+	if lasts > 0 {
+		users, pause = 16, 5*time.Millisecond
+	}
+	r.load = beginLoad(t, r.nodes, users, pause, seed)
+	begun := time.Now()
+	for round := 0; round == 0 || time.Since(begun) < lasts; round++ {
+		for _, i := range r.rng.Perm(len(faults)) {
+			if round > 0 && time.Since(begun) >= lasts || t.Failed() {
+				break
+			}
+			r.befall(&faults[i])
+		}
+	}
+	took := time.Since(begun)
+	r.load.end()
+	report := r.load.check(context.Background())
+	r.agree()
+	r.load.close()
+	r.stop(r.others(r.all[0])...)
+	r.stop(r.all[0])
+	r.print(took, report.String())
+	require.Zero(t, report.Count)
+	for _, f := range faults {
+		assert.Positive(t, r.done[f.name], f.name)
+	}
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+// print tells what happened.
+func (r *trial) print(took time.Duration, report string) {
+	l := r.load
+	operations, unknown := 0, 0
+	errs := map[string]int{}
+	for text, n := range l.errorsSeen() {
+		errs[digits.ReplaceAllString(text, "N")] += n
+		if strings.Contains(text, kvd.ErrUncertain.Error()) {
+			unknown += n
+		}
+	}
+	for _, n := range l.ops {
+		operations += n
+	}
+	fmt.Printf("nemesis: %d nodes, %d clients, %.0f s: %d operations, %d writes acknowledged, %d without a known outcome, %d terms\n",
+		len(r.all), len(l.users), took.Seconds(), operations, l.acks, unknown, r.terms())
+	for _, what := range slices.Sorted(maps.Keys(r.done)) {
+		text := ""
+		if lulls := r.lulls[what]; len(lulls) > 0 {
+			slices.Sort(lulls)
+			text = fmt.Sprintf(", longest time without an acknowledged write: median %.2f s, at most %.2f s", lulls[len(lulls)/2].Seconds(), lulls[len(lulls)-1].Seconds())
+		}
+		fmt.Printf("nemesis: %3d times: %s%s\n", r.done[what], what, text)
+	}
+	texts := slices.SortedFunc(maps.Keys(errs), func(a, b string) int { return cmp.Compare(errs[b], errs[a]) })
+	for _, text := range texts[:min(len(texts), 25)] {
+		fmt.Printf("nemesis: %5d times a client got: %s\n", errs[text], text)
+	}
+	fmt.Printf("nemesis: %s\n", report)
+}
