@@ -15,9 +15,12 @@ import (
 // longer needs and moves other files to lost+found (see the package comment).
 // Directories stay. It returns the largest file number that it found.
 //
+// With keep it removes no table, value file or manifest, but moves them too: v may be an older copy,
+// and these may be what took the place of the files that it misses.
+//
 // A file that cannot be removed does not prevent opening: clean tells the listener, and
 // the next Open tries again.
-func clean(fsys vfs.FS, dir string, v *Version, listener *event.Listener) (kv.FileNum, error) {
+func clean(fsys vfs.FS, dir string, v *Version, keep bool, listener *event.Listener) (kv.FileNum, error) {
 	names, err := fsys.List(dir)
 	if err != nil {
 		return 0, err
@@ -38,12 +41,12 @@ func clean(fsys vfs.FS, dir string, v *Version, listener *event.Listener) (kv.Fi
 			if live[num] {
 				continue
 			}
-			dead = num < v.NextFile
+			dead = num < v.NextFile && !keep
 		case FileManifest:
 			if num == v.Num {
 				continue
 			}
-			dead = num < v.NextFile
+			dead = num < v.NextFile && !keep
 		case FileTemp:
 			dead = true
 		}

@@ -49,7 +49,9 @@
 //
 // Open deletes files that kvd certainly wrote and no longer needs: a table, value file
 // or manifest below the ceiling that the Version does not name, and the temporary file
-// of an interrupted publication. Any other file moves to lost+found.
+// of an interrupted publication. Any other file moves to lost+found. So does every table, value
+// file and manifest that the Version does not name, if one that it names is missing: the manifest
+// may then be an older copy (see Options.AllowDamaged).
 //
 // # CURRENT
 //

@@ -43,6 +43,20 @@ func (v *Version) checkFiles(fsys vfs.FS, dir string) error {
 	return nil
 }
 
+// isMissing reports whether a file of v is not there.
+func (v *Version) isMissing(fsys vfs.FS, dir string) bool {
+	for kind, num := range v.Files() {
+		name := TableName(num)
+		if kind == FileValues {
+			name = ValuesName(num)
+		}
+		if _, err := fsys.Stat(path.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return false
+}
+
 // LoadCurrent returns the number of the current manifest of the partition in dir.
 //
 // Errors: as of Load.

@@ -207,6 +207,28 @@ func TestOpenDeletesOnlyWhatIsOursAndDead(t *testing.T) {
 	require.Greater(t, num, v.NextFile+7, "numbers continue above every file found")
 }
 
+// If a file of the Version is missing, CURRENT and its manifest may be an older copy, and files that it
+// does not name may be newer ones: Open removes none.
+func TestOpenRemovesNothingBesideAMissingFile(t *testing.T) {
+	fsys, h := filled(t)
+	v := h.currentVersion()
+	for t := range v.Tables() {
+		h.remove(FileTable, t.Num)
+		break
+	}
+	unnamed := []string{TableName(v.NextFile - 1), ValuesName(v.NextFile - 3), ManifestName(v.NextFile - 2)}
+	for _, name := range unnamed {
+		put(t, fsys, name, []byte(name))
+	}
+	_, err := Open(Options{FS: fsys, Dir: testDir, Partition: 3, Obsolete: h.remove})
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	_, err = Open(Options{FS: fsys, Dir: testDir, Partition: 3, Obsolete: h.remove, AllowDamaged: true})
+	require.NoError(t, err)
+	for _, name := range unnamed {
+		require.Equal(t, name, string(content(t, fsys, path.Join(LostFoundName, name))))
+	}
+}
+
 func TestAFileThatCannotBeClearedAwayIsReported(t *testing.T) {
 	fsys, h := filled(t)
 	put(t, fsys, TableName(h.currentVersion().NextFile-1), []byte("dead"))

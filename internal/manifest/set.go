@@ -81,7 +81,7 @@ func Open(opts Options) (*Set, error) {
 		if err := opts.FS.SyncDir(opts.Dir); err != nil {
 			return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
 		}
-		if largest, err = clean(opts.FS, opts.Dir, v, opts.Listener); err != nil {
+		if largest, err = clean(opts.FS, opts.Dir, v, v.isMissing(opts.FS, opts.Dir), opts.Listener); err != nil {
 			return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
 		}
 	}

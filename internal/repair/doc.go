@@ -35,7 +35,8 @@
 //
 // Value files. A value is taken if its own record verifies, whatever else its file lost.
 //
-// Manifest. If CURRENT or its manifest is lost, the manifest with the highest number counts,
+// Manifest. If CURRENT or its manifest is lost, or a newer table proves that they are an older
+// copy, the manifest with the highest number counts,
 // but only if it is provably complete: it is not older than the one that CURRENT names, all
 // of its files are there with their sizes, and there is no table with a higher number.
 // Otherwise all tables in the directory count. Which of them were in use is then unknown: a

@@ -181,6 +181,9 @@ func (s *InPlace) survey(id int) (*damagedPart, error) {
 		store: descriptor.PartitionDir(s.dir, id), rewrites: map[kv.FileNum]*rewrite{},
 	}
 	v, err := manifest.LoadVersion(s.src, p.store, uint32(id))
+	if err == nil {
+		err = p.outdated(v)
+	}
 	if errors.Is(err, kv.ErrCorrupt) {
 		err = errOnlyTables(err)
 	}

@@ -6,9 +6,12 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // findVersion finds out which files made up the partition, if that can be known.
@@ -27,6 +30,9 @@ func (p *part) findVersion() error {
 		if errors.Is(err, kv.ErrUnsupportedVersion) {
 			return err
 		}
+		if err == nil {
+			err = p.outdated(v)
+		}
 		f := p.entry(manifest.ManifestName(named))
 		if err == nil {
 			f.Action = Copied
@@ -37,6 +43,66 @@ func (p *part) findVersion() error {
 		p.damaged(f, err)
 	}
 	return p.findOther(named)
+}
+
+// outdated returns a *kv.CorruptionError if a table proves that v, with its CURRENT, is an older copy
+// of what was there: v does not name the table, which is newer, and no crash can have left it so.
+// A merge reads only what the manifest named, so a merge that was interrupted leaves nothing above
+// v.FlushedSeq. A flush that was interrupted leaves only numbers that the log still has.
+func (p *part) outdated(v *manifest.Version) error {
+	for _, num := range p.numbers(manifest.FileTable) {
+		if num <= v.Num {
+			continue
+		}
+		m, err := p.describeTable(num)
+		switch {
+		case errors.Is(err, kv.ErrCorrupt):
+			continue // perhaps a crash has left the beginning of it
+		case err != nil:
+			return err
+		case m.MaxSeq <= v.FlushedSeq:
+			continue
+		}
+		begins, err := p.logBegins()
+		if err != nil {
+			return err
+		}
+		if m.MinSeq <= max(v.FlushedSeq, begins) {
+			return kv.Corruptf(p.source(manifest.ManifestName(v.Num)), -1,
+				"it is an older copy, with CURRENT: it says that tables hold everything up to number %d, and %s, which is newer, holds %d to %d",
+				v.FlushedSeq, manifest.TableName(num), m.MinSeq, m.MaxSeq)
+		}
+	}
+	return nil
+}
+
+// describeTable returns what a table says of itself.
+func (p *part) describeTable(num kv.FileNum) (m kv.TableMeta, err error) {
+	f, err := p.src.Open(p.source(manifest.TableName(num)))
+	if err != nil {
+		return m, err
+	}
+	t, err := sstable.Open(f, p.fileID(num), nil)
+	if err != nil {
+		return m, errors.Join(err, f.Close())
+	}
+	return t.Meta(), t.Close()
+}
+
+// logBegins returns the number before the first record of the log; 0 if that is not known.
+func (r *repair) logBegins() (before kv.SeqNum, err error) {
+	enough := errors.New("enough")
+	found, err := wal.Salvage(r.src, descriptor.LogDir(r.dir), r.descriptor.StoreID, func(rec wal.Record) error {
+		before = rec.Base - 1
+		return enough
+	})
+	if err == nil && found.NextSeq > 0 {
+		before = found.NextSeq - 1 // there is no record
+	}
+	if errors.Is(err, enough) || errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return before, err
 }
 
 // findOther looks for a manifest that is provably not older than the one that CURRENT named;
