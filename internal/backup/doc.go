@@ -111,6 +111,12 @@
 // vfs.WriteAtomic, after all files and their names are synced, and removed first. So what
 // [Incoming] finds is whole. An attempt that was interrupted is continued file by file.
 //
+// [Installed.Install] puts the partitions of what was received in the place of those of the
+// store: it moves each file to its place, removes the others there, syncs the directories, and
+// then removes incoming, the manifest first. Until that is gone Install can be repeated: a listed
+// file that is no longer in incoming has moved. The caller decides that it is installed, by
+// something that is durable before: see package replicated.
+//
 // # Restoring
 //
 // The directory must be empty or new. While it is filled it holds the file RESTORING, so

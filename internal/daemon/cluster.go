@@ -119,7 +119,9 @@ func (s *process) openCluster(o *engine.Options) error {
 	}
 	replicatedLog := replicated.New(replicated.Config{
 		Cluster: node.Cluster, Node: node.Node, Voters: slices.Sorted(maps.Keys(node.Members)), Transport: network,
+		Files: filesOf(network), Report: s.checkpointEvent,
 	})
+	serveFiles(network, replicatedLog)
 	network.Start(replicatedLog)
 	if !s.cluster.use(node.Node, network, replicatedLog) {
 		return kv.ErrClosed

@@ -82,7 +82,8 @@ const (
 // that do not return and goroutines that wait for them.
 //
 // A store that failed because its file system became read-only is opened again read-only,
-// and served at the same addresses.
+// and served at the same addresses. A node of a cluster that has received a checkpoint of another
+// node is opened again with that.
 //
 // Run sets the memory limit of the process while it runs.
 func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) error {
@@ -121,7 +122,7 @@ func (s *process) becameReadOnly(ctx context.Context, err error) (bool, error) {
 }
 
 // run opens the store and serves it until it ends. again reports that the store should be
-// opened again, read-only.
+// opened again.
 func run(ctx context.Context, config Config, live *liveSettings, ready func(listen, admin net.Addr)) (s *process, again bool, err error) {
 	if err := config.normalize(); err != nil {
 		return nil, false, err
@@ -171,6 +172,9 @@ func run(ctx context.Context, config Config, live *liveSettings, ready func(list
 		ready(s.listen.Addr(), s.adminListen.Addr())
 	}
 	err = s.wait(ctx)
+	if s.installs(ctx, err) {
+		return s, true, nil
+	}
 	again, stuck := s.becameReadOnly(ctx, err)
 	return s, again, errors.Join(err, stuck)
 }

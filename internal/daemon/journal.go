@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/replica"
 )
 
 // journal turns events of the store into log lines and counts. Lines name files, numbers and
@@ -83,8 +85,12 @@ func (j *journal) backgroundError(err error) {
 	j.log.Error("background work failed and will be retried", zap.Error(err))
 }
 
-// failure logs the failure of the store, once: several goroutines may report it.
+// failure logs the failure of the store, once: several goroutines may report it. That a
+// checkpoint is to be installed is none: see process.installs.
 func (j *journal) failure(err error) {
+	if errors.Is(err, replica.ErrInstall) {
+		return
+	}
 	j.failed.Do(func() { j.log.Error("the store stopped for good", zap.Error(err)) })
 }
 

@@ -14,7 +14,8 @@
 //	LOCK             held by the process that has the store open, with its pid; the
 //	                 directory itself is locked as well: see Lock
 //	wal/             the commit log: see package wal
-//	incoming/        a version of the store that another node sends: see backup.Receive
+//	incoming/        a version of the store that another node sends: see backup.Receive; it
+//	                 may take the place of the partitions when the store is opened
 //	p-0000/ ...      the partitions: see package manifest
 //
 // # STORE

@@ -102,8 +102,8 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 	case e.member != nil:
 		return nil, fmt.Errorf("%w: a member of a cluster makes no checkpoints yet", kv.ErrInvalidArgument)
 	}
-	c := &Checkpoint{e: e, began: time.Now(), parts: make(map[string]checkpointPart)}
-	if err := e.checkpoints.add(c); err != nil {
+	c, err := e.newCheckpoint()
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -150,6 +150,15 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 	}
 	for i := range log {
 		c.add(path.Join(descriptor.LogName, log[i].Name), log[i].Size, checkpointPart{log: &log[i]})
+	}
+	return c, nil
+}
+
+// newCheckpoint registers a checkpoint that has no files yet.
+func (e *Engine) newCheckpoint() (*Checkpoint, error) {
+	c := &Checkpoint{e: e, began: time.Now(), parts: make(map[string]checkpointPart)}
+	if err := e.checkpoints.add(c); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -385,6 +394,13 @@ func (c *Checkpoint) sum(ctx context.Context, name string, size int64) (_ uint64
 	return h.Sum64(), nil
 }
 
+// Err returns why the checkpoint has ended, nil while its files can be read.
+func (c *Checkpoint) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.released
+}
+
 // Release ends the checkpoint and lets its files be deleted. Idempotent.
 func (c *Checkpoint) Release() {
 	defer c.e.events.Guard()
@@ -418,6 +434,9 @@ func (c *Checkpoint) letGo() {
 	}
 	for _, ref := range refs {
 		ref.Release()
+	}
+	if m := c.e.member; m != nil {
+		m.unhold(c)
 	}
 }
 

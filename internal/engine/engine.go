@@ -229,6 +229,11 @@ func (e *Engine) open() error {
 	if err := e.openShared(); err != nil {
 		return err
 	}
+	if e.member != nil {
+		if err := e.openMemberLog(); err != nil {
+			return err
+		}
+	}
 	if err := e.openPartitions(0, e.descriptor.Partitions); err != nil {
 		return err
 	}

@@ -33,12 +33,7 @@ func (e *Engine) maintain() {
 			}
 			e.watchDisk(true)
 			e.endLeases(time.Now())
-			// Checkpoints keep what would be freed. One that begins while the disk is full
-			// lasts until clients delete, so that a store on a full disk can be backed up.
-			before := full
-			if full = e.diskFull(); full && !before || e.clientsFreeSpace() {
-				e.checkpoints.end(errCheckpointEnded)
-			}
+			full = e.endCheckpoints(full)
 			if !e.disk.unwritable.Load() {
 				e.keepClock()
 				e.keepSpace(time.Now())
@@ -49,6 +44,16 @@ func (e *Engine) maintain() {
 			e.trimLog()
 		}
 	}
+}
+
+// endCheckpoints ends the checkpoints if the disk has become full: they keep what would be freed.
+// One that begins while the disk is full lasts until clients delete, so that a store on a full
+// disk can be backed up. It returns whether the disk is full.
+func (e *Engine) endCheckpoints(before bool) (full bool) {
+	if full = e.diskFull(); full && !before || e.clientsFreeSpace() {
+		e.checkpoints.end(errCheckpointEnded)
+	}
+	return full
 }
 
 // maintainReadOnly is the maintenance loop of a store that is opened read-only: it ends leases.

@@ -39,17 +39,24 @@ type member struct {
 	sealer  sync.WaitGroup
 	applied atomic.Uint64 // newest number of what was applied, perhaps not yet visible
 
-	mu        sync.Mutex
-	state     Position
-	first     kv.SeqNum // the first number that was applied here, so that its request id is known
-	tables    kv.SeqNum // up to here records may be in tables already, and count as visible
-	tenure    *tenureLog
-	next      []*commit.Coordinator // not started; of the next tenure
-	compacted uint64                // index; of the maintenance loop
+	mu     sync.Mutex
+	state  Position
+	first  kv.SeqNum // the first number that was applied here, so that its request id is known
+	tables kv.SeqNum // up to here records may be in tables already, and count as visible
+	tenure *tenureLog
+	next   []*commit.Coordinator // not started; of the next tenure
+
+	// compacted and mostCompacted are what Compact was last told, of the maintenance loop.
+	compacted, mostCompacted uint64
+
+	holding sync.Mutex
+	holds   map[*Checkpoint]uint64 // the log after these indexes is kept
 }
 
 func newMember(e *Engine, log ReplicatedLog) *member {
-	m := &member{e: e, log: log, places: newPositions(), seals: make(chan struct{}, 1), stopped: make(chan struct{})}
+	m := &member{
+		e: e, log: log, places: newPositions(), seals: make(chan struct{}, 1), stopped: make(chan struct{}), holds: map[*Checkpoint]uint64{},
+	}
 	m.life, m.end = context.WithCancel(context.Background())
 	return m
 }

@@ -25,17 +25,24 @@ func (e *Engine) hasOwnLog() bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".wal") })
 }
 
-// openMember takes the place of openLog: the log is opened, and continues in startMember.
-func (e *Engine) openMember() error {
+// openMemberLog opens the log of a member, before the partitions: it says whether a checkpoint
+// of another node takes their place.
+func (e *Engine) openMemberLog() error {
 	if e.hasOwnLog() {
 		return fmt.Errorf("%w: the store has the log of a single node: it cannot become a member of a cluster yet", kv.ErrInvalidArgument)
 	}
-	err := e.member.log.Open(LogFiles{
-		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), SegmentBytes: e.opts.SegmentBytes, Created: e.recovery.Created, Boot: e.epoch,
+	begin, err := e.member.log.Open(LogFiles{
+		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), Data: e.dir, SegmentBytes: e.opts.SegmentBytes,
+		Created: e.recovery.Created, Boot: e.epoch,
 	})
-	if err != nil {
+	if err != nil || e.recovery.Created {
 		return err
 	}
+	return installReceived(e.opts.FS, e.dir, e.descriptor, begin)
+}
+
+// openMember takes the place of openLog: the log is open, and continues in startMember.
+func (e *Engine) openMember() (err error) {
 	if e.recovery.Created {
 		if err := vfs.WriteAtomic(e.opts.FS, descriptor.Path(e.dir), e.descriptor.Encode()); err != nil {
 			return err

@@ -15,6 +15,7 @@ func (e *Engine) maintainMember() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
+	full := e.diskFull()
 	for {
 		select {
 		case <-e.maintenance.stop:
@@ -30,6 +31,7 @@ func (e *Engine) maintainMember() {
 			}
 			e.watchDisk(true)
 			e.endLeases(time.Now())
+			full = e.endCheckpoints(full)
 			if !e.disk.unwritable.Load() {
 				e.keepSpace(time.Now())
 			}
@@ -62,7 +64,8 @@ func (m *member) stamp() {
 }
 
 // trim gives up the log that all partitions have flushed, except for about a segment: nodes
-// that were away for a short time get that. A partition to which no writes go saves
+// that were away for a short time get that. For a node that was away for longer the leader keeps
+// up to logBytes, and sends a checkpoint after that. A partition to which no writes go saves
 // its position, and one whose oldest unflushed write holds too much log is flushed.
 func (m *member) trim() error {
 	// Before a partition is seen to have nothing unflushed. After a restart what is in tables
@@ -85,10 +88,20 @@ func (m *member) trim() error {
 		}
 	}
 	keep, ok := m.places.before(m.e.opts.SegmentBytes)
-	if upTo := min(lowest.Index, keep.Index); ok && upTo > m.compacted {
-		m.compacted = upTo
-		m.places.forget(upTo)
-		m.log.Compact(upTo)
+	if !ok {
+		return nil
+	}
+	lagged, _ := m.places.before(m.e.opts.logBytes)
+	m.holding.Lock()
+	defer m.holding.Unlock()
+	upTo := min(lowest.Index, keep.Index)
+	for _, index := range m.holds {
+		upTo = min(upTo, index)
+	}
+	if most := min(upTo, lagged.Index); upTo > m.compacted || most > m.mostCompacted {
+		m.compacted, m.mostCompacted = max(m.compacted, upTo), most
+		m.places.forget(upTo, most)
+		m.log.Compact(upTo, most)
 	}
 	return nil
 }

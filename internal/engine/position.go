@@ -67,6 +67,7 @@ type positions struct {
 	now     logPlace
 	samples []logPlace // ascending
 	stride  uint64     // entries between two samples
+	floor   uint64     // index below which no copy of the store and no partition may stand
 }
 
 // logPlace is a Position, and how many bytes of records this process had applied up to there.
@@ -111,11 +112,43 @@ func (s *positions) at(seq kv.SeqNum, until time.Time, bytes int64) (logPlace, b
 	defer s.mu.Unlock()
 	for i := len(s.samples) - 1; i >= 0; i-- {
 		p := &s.samples[i]
+		if p.Index < s.floor {
+			break
+		}
 		if p.Seq <= seq && (!p.when.After(until) || s.now.bytes-p.bytes >= bytes) {
 			return *p, true
 		}
 	}
 	return logPlace{}, false
+}
+
+// from returns the place from which a copy of the store continues, if its tables hold everything
+// up to a number. It is old, as that of at, if the configuration was the same since then: nodes
+// that were added later must be in that of a copy that they get.
+func (s *positions) from(seq kv.SeqNum, until time.Time, bytes int64) (Position, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found *logPlace
+	for i := len(s.samples) - 1; i >= 0; i-- {
+		p := &s.samples[i]
+		switch {
+		case p.Seq > seq:
+			continue
+		case p.Index < s.floor && found == nil:
+			return Position{}, false
+		case p.Index < s.floor:
+			return found.Position, true
+		case found != nil && string(found.Conf) != string(p.Conf):
+			return found.Position, true
+		}
+		if found = p; !p.when.After(until) || s.now.bytes-p.bytes >= bytes {
+			return p.Position, true
+		}
+	}
+	if found == nil {
+		return Position{}, false
+	}
+	return found.Position, true
 }
 
 // before returns the newest known place that so many bytes of records came after.
@@ -142,10 +175,11 @@ func (s *positions) since(index uint64) int64 {
 	return s.now.bytes
 }
 
-// forget drops the samples before an index, up to which the log is given up: no partition may
-// save them any more.
-func (s *positions) forget(index uint64) {
+// forget lets no partition save a place before an index, up to which the log is given up, and
+// drops the samples before another one.
+func (s *positions) forget(floor, index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.floor = floor
 	s.samples = slices.DeleteFunc(s.samples, func(p logPlace) bool { return p.Index < index })
 }

@@ -121,7 +121,7 @@ func TestPositionsKnowNoPlaceAboveWhatIsFlushed(t *testing.T) {
 	require.LessOrEqual(t, old.Index, uint64(entries/2))
 	_, found = s.before(10*entries + 1)
 	require.False(t, found)
-	s.forget(old.Index + 1)
+	s.forget(old.Index+1, old.Index+1)
 	_, found = s.at(old.Seq, now, 0)
 	require.False(t, found)
 	at, found = s.at(old.Seq+2*kv.SeqNum(s.stride), now, 0)

@@ -11,8 +11,8 @@ import (
 // ReplicatedLog is the log of a cluster, as a store that is a member of it needs it. The
 // engine calls Open, then Start, and in any case Close; after Start the other methods.
 type ReplicatedLog interface {
-	// Open opens the node's part of the log.
-	Open(LogFiles) error
+	// Open opens the node's part of the log, and returns the place at which it begins.
+	Open(LogFiles) (LogBegin, error)
 	// Start begins to call m, one call at a time: first Configure, with the configuration at
 	// the place where the store begins, then Apply for what is committed after it. at is that
 	// place; nil: the beginning of the history.
@@ -31,9 +31,10 @@ type ReplicatedLog interface {
 	Read(ctx context.Context) error
 	// Leader returns the id of the node that leads, 0 if it is not known.
 	Leader() uint64
-	// Compact gives up the entries up to an index, which the store holds durably. It does not
-	// wait. The log may keep more.
-	Compact(index uint64)
+	// Compact gives up entries that the store holds durably. It does not wait. Those up to free
+	// may be needed by no node; of those up to most, which is not above free, the store knows
+	// that they are too many to be kept for a node that lags. The log may keep more.
+	Compact(free, most uint64)
 	// Stats counts what this node has written to its part of the log.
 	Stats() wal.Stats
 	// Done is closed when the log has ended; Err then returns why, kv.ErrClosed after Close.
@@ -43,10 +44,15 @@ type ReplicatedLog interface {
 	Close() error
 }
 
+// LogBegin is the entry that the node's log begins after: the first one of the history, or that
+// of a checkpoint of another node.
+type LogBegin struct{ Index, Term uint64 }
+
 // LogFiles says where the node's part of a replicated log is.
 type LogFiles struct {
 	FS           vfs.FS
 	Dir          string
+	Data         string // the data directory of the store
 	SegmentBytes int64
 	Created      bool   // the store is being created: there may be no log yet
 	Boot         uint64 // random id of this opening of the store
@@ -69,6 +75,9 @@ type Member interface {
 	Apply(index, term uint64, record []byte) error
 	// Configure notes the configuration that holds from an index on.
 	Configure(index, term uint64, conf []byte) error
+	// Checkpoint returns a version of the store as files, for a node that has to continue from
+	// the position with the log. It may be called concurrently with all others.
+	Checkpoint(context.Context) (*Checkpoint, Position, error)
 	// Lead says that a tenure has begun, and Lost that it is over: no further record of it is
 	// taken. Some may still be committed.
 	Lead(Tenure)

@@ -39,8 +39,9 @@ type Checkpoint interface {
 }
 
 // ServeFiles lets other members fetch the files of checkpoints. open returns the one that a
-// token names, or why it cannot be had; the other node is told. One is fetched at a time.
-func (n *Network) ServeFiles(open func(ctx context.Context, token []byte) (Checkpoint, error)) {
+// token names, for a node, or why it cannot be had; the other node is told. One is fetched at a
+// time.
+func (n *Network) ServeFiles(open func(ctx context.Context, node uint64, token []byte) (Checkpoint, error)) {
 	n.checkpoints.Store(&open)
 }
 
@@ -97,7 +98,7 @@ type sender struct {
 	sent    int64 // bytes of data
 }
 
-func (s *sender) run(open func(context.Context, []byte) (Checkpoint, error)) error {
+func (s *sender) run(open func(context.Context, uint64, []byte) (Checkpoint, error)) error {
 	request, err := s.receive()
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (s *sender) run(open func(context.Context, []byte) (Checkpoint, error)) err
 	if token := request.GetToken(); len(token) == 0 || len(token) > maxTokenBytes {
 		return status.Errorf(codes.InvalidArgument, "the first request names a checkpoint in %d bytes, want 1 to %d", len(token), maxTokenBytes)
 	}
-	checkpoint, err := open(s.ctx, request.GetToken())
+	checkpoint, err := open(s.ctx, s.to.id, request.GetToken())
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "the checkpoint cannot be had: %v", err)
 	}

@@ -76,8 +76,8 @@ func (c cut) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func open(f *files) func(context.Context, []byte) (Checkpoint, error) {
-	return func(_ context.Context, token []byte) (Checkpoint, error) {
+func open(f *files) func(context.Context, uint64, []byte) (Checkpoint, error) {
+	return func(_ context.Context, _ uint64, token []byte) (Checkpoint, error) {
 		if string(token) != "token" {
 			return nil, errors.New("it is gone")
 		}

@@ -74,7 +74,7 @@ type Network struct {
 	server   *grpc.Server
 
 	receiver    atomic.Pointer[Receiver]
-	checkpoints atomic.Pointer[func(context.Context, []byte) (Checkpoint, error)]
+	checkpoints atomic.Pointer[func(context.Context, uint64, []byte) (Checkpoint, error)]
 	sending     atomic.Bool   // files, to one other node
 	stallWait   time.Duration // see the constant
 	members     atomic.Pointer[map[uint64]*member]

@@ -100,6 +100,32 @@ func (l *Loop) Members(ctx context.Context) ([]Member, error) {
 	return members, nil
 }
 
+// Sent says that a node has ended to fetch a checkpoint: see [Core.Sent]. It does not wait. If too
+// many calls wait it is lost, and the Core offers the checkpoint again.
+func (l *Loop) Sent(node uint64, whole bool) {
+	begin := func(c *Core) error {
+		c.Sent(node, whole)
+		return nil
+	}
+	_ = l.post(&call{begin: begin, ended: make(chan error, 1)})
+}
+
+// Install lets the log begin at the position of a checkpoint, as [Core.Install] does, and returns
+// when that is durable: the loop ends with ErrInstall. It reports false if the checkpoint is not
+// needed any more.
+//
+// Errors: that of ctx; a kv.OverloadError if too many calls wait; what ended the loop.
+func (l *Loop) Install(ctx context.Context, at Position) (begun bool, err error) {
+	err = l.call(ctx, &call{begin: func(c *Core) error {
+		begun = c.Install(at)
+		return nil
+	}})
+	if err != nil {
+		return false, err
+	}
+	return begun, nil
+}
+
 // call posts a call and waits for its end.
 func (l *Loop) call(ctx context.Context, c *call) error {
 	c.ended = make(chan error, 1)

@@ -53,7 +53,7 @@ type Transport interface {
 	Send([]*pb.Message)
 }
 
-// Config describes a Core. All fields are needed.
+// Config describes a Core. All fields are needed but Checkpoints.
 type Config struct {
 	ID uint64 // of this node in the group; never 0, and never used by another node before
 	// Boot differs from that of every earlier Core with this ID.
@@ -63,6 +63,8 @@ type Config struct {
 	Start     Position // what the state machine holds
 	Machine   StateMachine
 	Transport Transport
+	// Checkpoints may be nil: then this node sends and takes none.
+	Checkpoints Checkpoints
 }
 
 // Output is what Process reports to the callers of Propose and Read.
@@ -99,6 +101,8 @@ type Core struct {
 	// is applied: the library ignores it while a configuration change is not.
 	campaign *pb.Message
 
+	offers map[uint64]uint64 // by node that was offered a checkpoint: since when, in ticks
+
 	heard    map[uint64]uint64 // by member: one more than the tick of its last message; 0: none
 	changing Tenure            // in which a change was proposed that is not applied; zero: none
 
@@ -120,6 +124,7 @@ func New(c Config) (*Core, error) {
 		return nil, fmt.Errorf("start node %d of group %d: %w", c.ID, c.Group, err)
 	}
 	core := &Core{config: c, storage: s, applied: c.Start}
+	s.offer = core.offer
 	core.knowMembers()
 	core.guard(func() error {
 		core.node, err = raft.NewRawNode(&raft.Config{
@@ -163,6 +168,7 @@ func (c *Core) Status() Status {
 func (c *Core) Tick() {
 	c.ticks++
 	c.guard(func() error { c.node.Tick(); return nil })
+	c.loseOffers()
 	if c.err == nil && c.ticks == c.lastWrite+markTicks {
 		if err := c.config.Log.Mark(); err != nil {
 			c.fail(err)
@@ -178,6 +184,9 @@ func (c *Core) Step(m *pb.Message) error {
 	if err := checkMessage(m, c.config.ID); err != nil {
 		return err
 	}
+	if m.GetType() == pb.MsgSnap && c.config.Checkpoints == nil {
+		return fmt.Errorf("%w: this node takes no checkpoints", kv.ErrInvalidArgument)
+	}
 	c.guard(func() error {
 		if saysNothing(m) && m.GetTerm() <= c.node.BasicStatus().GetTerm() {
 			return nil
@@ -185,28 +194,34 @@ func (c *Core) Step(m *pb.Message) error {
 		if m.GetType() != pb.MsgReadIndex { // which its sender may have from another node
 			c.hear(m.GetFrom())
 		}
-		if m.GetType() == pb.MsgTimeoutNow {
+		switch m.GetType() {
+		case pb.MsgTimeoutNow:
 			c.campaign = m
-			return nil
+		case pb.MsgSnap:
+			c.offered(m)
+		default:
+			_ = c.node.Step(m) // an error says that the sender is no member, and nothing has changed
 		}
-		_ = c.node.Step(m) // an error says that the sender is no member, and nothing has changed
 		return nil
 	})
 	return c.err
 }
 
-// Compact gives up the entries of the log up to an index, which the state machine has durably
-// applied and every other node of the group has in its log or its state. A leader keeps
-// what a follower has not acknowledged to it, even so: it would go on from there.
+// Compact gives up entries of the log that the state machine has durably applied: those up to
+// free. A leader keeps of them what a follower has not acknowledged to it, but none up to most:
+// that follower gets a checkpoint.
 //
-// Errors: kv.ErrInvalidArgument if the index is not applied; what ended the Core.
-func (c *Core) Compact(index uint64) error {
-	if c.err == nil && index > c.applied.Index {
-		return fmt.Errorf("%w: the log cannot be compacted to index %d: it is applied up to %d", kv.ErrInvalidArgument, index, c.applied.Index)
+// Errors: kv.ErrInvalidArgument if an index is not applied, or most is above free; what ended
+// the Core.
+func (c *Core) Compact(free, most uint64) error {
+	if c.err == nil && (free > c.applied.Index || most > free) {
+		return fmt.Errorf("%w: the log cannot be compacted to index %d or %d: it is applied up to %d", kv.ErrInvalidArgument, free, most, c.applied.Index)
 	}
 	c.guard(func() error {
+		index := free
 		if c.node.BasicStatus().RaftState == raft.StateLeader {
 			c.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) { index = min(index, p.Match) })
+			index = max(index, most)
 		}
 		first, err := c.storage.FirstIndex()
 		if err != nil || index < first {

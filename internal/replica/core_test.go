@@ -104,7 +104,7 @@ func TestNothingAfterAFailedSync(t *testing.T) {
 	require.Equal(t, err, n.core.Step(proto.Clone(vote).(*pb.Message)))
 	require.Equal(t, err, n.core.Propose(Tenure{}, 1, []byte("record")))
 	require.Equal(t, err, n.core.Read(1))
-	require.Equal(t, err, n.core.Compact(1))
+	require.Equal(t, err, n.core.Compact(1, 0))
 	require.Equal(t, err, n.core.Transfer(2))
 	require.Equal(t, err, n.core.Err())
 	_, again := n.core.Process()
@@ -539,12 +539,12 @@ func TestStartThatDoesNotFitTheLog(t *testing.T) {
 	}
 	w.settle(func() bool { return w.follower(n).machine.at.Index == n.machine.at.Index })
 	at := n.machine.at
-	require.ErrorIs(t, n.core.Compact(at.Index+1), kv.ErrInvalidArgument)
+	require.ErrorIs(t, n.core.Compact(at.Index+1, 0), kv.ErrInvalidArgument)
 	w.settle(func() bool {
-		require.NoError(t, n.core.Compact(at.Index-1))
+		require.NoError(t, n.core.Compact(at.Index-1, 0))
 		return must(n.log.Group(simGroup).FirstIndex()) == at.Index
 	})
-	require.NoError(t, n.core.Compact(at.Index-1), "a second time")
+	require.NoError(t, n.core.Compact(at.Index-1, 0), "a second time")
 
 	n.refuses(t, begin, "the entries between are missing")
 	n.refuses(t, Position{at.Index + 1, at.Term, at.Conf}, "it has lost entries")

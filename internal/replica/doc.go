@@ -103,9 +103,29 @@
 // The library ignores the order of a leader to campaign while a configuration change is
 // committed and not applied. The Core keeps that order until all is applied.
 //
+// # Checkpoints
+//
+// A leader keeps what a follower lacks until that is too much (see [Core.Compact]). Then the
+// library wants to send a snapshot; the Core sends the offer of a checkpoint of the state
+// machine: its Position and a token, by which the follower fetches it outside of the
+// consensus ([Checkpoints]). The follower goes on to answer heartbeats and to vote meanwhile.
+//
+//   - A checkpoint is offered only if all nodes of the configuration are in its own, and the
+//     log goes on from it.
+//   - A node takes an offer only if its log has not the entry of the Position. Otherwise the
+//     entries up to there are the same, and those after it may count for a majority.
+//   - When the checkpoint is durable on the follower, the log begins anew at its Position, in one
+//     write and sync with the commit index; the term and the vote stay ([Core.Install]). With
+//     that the Core ends, before it sends anything else: the state machine takes the place of
+//     the old one while no Core runs, and [New] checks that it fits the log.
+//   - A leader is told how a transfer has ended ([Core.Sent]). An offer that is taken up by no
+//     node within 2 seconds counts as lost, and is made again.
+//
+// The library never installs a snapshot, so no turn has one. That the node has to start again is
+// what makes it simple: there is one way from the disk to a running Core, and no moment at
+// which a part of the node has the new state and another part the old one.
+//
 // # Not here yet
 //
-// A follower that needs entries which the leader's log has given up gets nothing: no
-// checkpoint is sent, and messages with a snapshot are refused. So the log keeps what any node
-// of the group may need (see [Core.Compact]). The addresses of nodes are not replicated.
+// The addresses of nodes are not replicated.
 package replica

@@ -80,7 +80,7 @@ type inbox struct {
 	proposals    []numbered
 	reads        []uint64
 	calls        []*call
-	compact      uint64 // index; 0: none
+	free, most   uint64 // for Compact; 0: none
 }
 
 type numbered struct {
@@ -220,14 +220,15 @@ func (l *Loop) Read(ctx context.Context) error {
 	}
 }
 
-// Compact gives up the entries up to an index: see Core.Compact. It does not wait. An index
-// that is not applied is ignored.
-func (l *Loop) Compact(index uint64) {
+// Compact gives up entries: see Core.Compact. It does not wait. Indexes that are not applied are
+// ignored.
+func (l *Loop) Compact(free, most uint64) {
 	l.mu.Lock()
-	l.inbox.compact = max(l.inbox.compact, index)
+	l.inbox.free, l.inbox.most = max(l.inbox.free, free), max(l.inbox.most, most)
 	l.mu.Unlock()
 	l.signal()
 }
+
 func (l *Loop) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -272,8 +273,8 @@ func (l *Loop) turn(tick bool) bool {
 	for _, c := range in.calls {
 		l.begin(c)
 	}
-	if in.compact > 0 {
-		_ = l.core.Compact(in.compact)
+	if in.free > 0 {
+		_ = l.core.Compact(in.free, in.most)
 	}
 	if stopping {
 		l.core.Stop()

@@ -9,15 +9,14 @@ import (
 )
 
 // fromPeers holds the kinds of messages that a peer may send. All others would let a peer
-// act as this node: propose without numbering, campaign, or acknowledge for it. A snapshot
-// cannot be installed yet.
+// act as this node: propose without numbering, campaign, or acknowledge for it.
 var fromPeers = map[pb.MessageType]bool{
 	pb.MsgApp: true, pb.MsgAppResp: true,
 	pb.MsgVote: true, pb.MsgVoteResp: true,
 	pb.MsgPreVote: true, pb.MsgPreVoteResp: true,
 	pb.MsgHeartbeat: true, pb.MsgHeartbeatResp: true,
 	pb.MsgReadIndex: true, pb.MsgReadIndexResp: true,
-	pb.MsgTimeoutNow: true,
+	pb.MsgTimeoutNow: true, pb.MsgSnap: true,
 }
 
 // heartbeatContextBytes is the length of the context of a heartbeat that confirms reads.
@@ -42,6 +41,13 @@ func checkMessage(m *pb.Message, id uint64) error {
 	case len(m.GetContext()) != 0 && len(m.GetContext()) != heartbeatContextBytes &&
 		(m.GetType() == pb.MsgHeartbeat || m.GetType() == pb.MsgHeartbeatResp):
 		return bad("a context of %d bytes, want none or %d", len(m.GetContext()), heartbeatContextBytes)
+	}
+	if m.GetType() == pb.MsgSnap {
+		if at, token := positionOf(m.GetSnapshot()), m.GetSnapshot().GetData(); at.Index == 0 || at.Term == 0 || at.Term > m.GetTerm() ||
+			len(at.Conf.GetVoters()) == 0 || len(token) == 0 || len(token) > maxTokenBytes {
+			return bad("a checkpoint at index %d of term %d with %d voters, named by %d bytes, in a message of term %d",
+				at.Index, at.Term, len(at.Conf.GetVoters()), len(token), m.GetTerm())
+		}
 	}
 	if m.GetType() != pb.MsgApp {
 		return nil

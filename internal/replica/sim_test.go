@@ -82,13 +82,15 @@ type counts struct {
 	Leaders, Tenures, Transfers, Crashes, CrashesInTurn, Faults, Damaged, Stale  int
 	Lost, Repeated, Compactions, Replaced, Paused, Cuts, RefusedMessages, Queued int
 	Configurations, Changes, RefusedChanges, Left, Removed                       int
+	Offers, Fetched, CutTransfers, Installed                                     int
 }
 
 func (c *counts) all() []*int {
 	return []*int{&c.Steps, &c.Entries, &c.Committed, &c.Dropped, &c.Uncertain, &c.Reads, &c.FollowerReads,
 		&c.Leaders, &c.Tenures, &c.Transfers, &c.Crashes, &c.CrashesInTurn, &c.Faults, &c.Damaged, &c.Stale,
 		&c.Lost, &c.Repeated, &c.Compactions, &c.Replaced, &c.Paused, &c.Cuts, &c.RefusedMessages, &c.Queued, &c.Configurations,
-		&c.Changes, &c.RefusedChanges, &c.Left, &c.Removed}
+		&c.Changes, &c.RefusedChanges, &c.Left, &c.Removed,
+		&c.Offers, &c.Fetched, &c.CutTransfers, &c.Installed}
 }
 
 func (c *counts) add(o counts) {
@@ -227,15 +229,18 @@ type simNode struct {
 	id      uint64
 	boots   uint64
 	disk    *vfs.Mem
-	durable machine // what the state machine has flushed
+	durable machine  // what the state machine has flushed
+	staged  *machine // a checkpoint that was received; nil: none
 
 	fs      *faultfs.FS
 	log     *raftlog.Log
 	core    *Core // nil: down
 	machine *machine
 	paused  bool
-	damaged bool // its disk is; it stays down
-	dirty   bool // calls since the last Process
+	damaged bool      // its disk is; it stays down
+	dirty   bool      // calls since the last Process
+	fetches *transfer // nil: none
+	serves  *machine  // a checkpoint on offer; nil: none
 
 	tenure   Tenure // in which the proposer numbers
 	number   uint64 // the last
@@ -326,10 +331,20 @@ func (n *simNode) start() {
 	}
 	w.must(err == nil, "node %d: %v", n.id, err)
 	n.log = log
+	if n.staged != nil {
+		mark := must(log.Group(simGroup).Snapshot()).GetMetadata()
+		if n.staged.at.Index == mark.GetIndex() && n.staged.at.Term == mark.GetTerm() {
+			n.durable = *n.staged
+			w.counts.Installed++
+			w.note("node %d installs a checkpoint at index %d", n.id, mark.GetIndex())
+		}
+		n.staged = nil
+	}
 	m := n.durable
 	n.machine = &m
-	n.core, err = New(Config{ID: n.id, Boot: n.boots, Log: log, Group: simGroup, Start: m.at, Machine: n.machine, Transport: n})
+	n.core, err = New(Config{ID: n.id, Boot: n.boots, Log: log, Group: simGroup, Start: m.at, Machine: n.machine, Transport: n, Checkpoints: n})
 	w.must(err == nil, "node %d: %v", n.id, err)
+	n.fetches, n.serves = nil, nil
 	n.tenure, n.queue, n.reported, n.reads, n.paused = Tenure{}, nil, nil, map[uint64]uint64{}, false
 	w.checkLog(n)
 }
@@ -450,7 +465,7 @@ func (n *simNode) process() {
 	}
 	if err != nil {
 		w.must(len(n.reported) == 0, "node %d ended with %v, and did not report %v", n.id, err, n.reported)
-		w.must(n.fs.Fired(), "node %d ended: %v", n.id, err)
+		w.must(n.fs.Fired() || errors.Is(err, ErrInstall), "node %d ended: %v", n.id, err)
 		_, again := n.core.Process()
 		w.must(again == err && n.core.Step(&pb.Message{}) != nil, "node %d goes on after %v", n.id, err)
 		w.note("node %d ended: %v", n.id, err)
@@ -592,6 +607,8 @@ func (w *world) step() {
 		if w.reconfigures {
 			w.reconfigure(n)
 		}
+	case draw < 930:
+		n.transfer()
 	default:
 		n.process()
 	}
@@ -668,14 +685,15 @@ func (w *world) deliverSome() {
 	}
 }
 
-// compact lets a node give up entries that every node has applied durably.
+// compact lets a node give up entries that it has applied durably: those that a follower lacks,
+// or not.
 func (w *world) compact(n *simNode) {
-	low := n.machine.at.Index
-	for _, m := range w.nodes {
-		low = min(low, m.durable.at.Index)
+	free, most := n.durable.at.Index, uint64(0)
+	if w.chance(50) {
+		most = free - w.rng.Uint64N(min(free, 5))
 	}
-	if first, _ := n.log.Group(simGroup).FirstIndex(); low >= first && !n.fs.Fired() {
-		w.must(n.core.Compact(low) == nil || n.fs.Fired(), "compact")
+	if first, _ := n.log.Group(simGroup).FirstIndex(); free >= first && !n.fs.Fired() {
+		w.must(n.core.Compact(free, most) == nil || n.fs.Fired(), "compact")
 		w.counts.Compactions++
 	}
 }
@@ -864,8 +882,14 @@ func (n *simNode) tenureNow() (Tenure, bool) {
 func (w *world) settle(done func() bool) {
 	for range 300 {
 		for _, n := range w.nodes {
+			if n.core == nil && n.staged != nil && !n.damaged {
+				n.start()
+			}
 			if n.core != nil {
 				n.core.Tick()
+				n.transfer()
+			}
+			if n.core != nil {
 				n.process()
 			}
 		}

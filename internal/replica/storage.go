@@ -19,10 +19,10 @@ type Position struct {
 	Conf *pb.ConfState
 }
 
-// bootstrapIndex is the index and the term at which the history of a group begins. It is not
+// BootstrapIndex is the index and the term at which the history of a group begins. It is not
 // 0, so that a node that joins later, with an empty log, is never sent the entries from the
 // first on: the state and the configuration at the beginning are not among them.
-const bootstrapIndex = 1
+const BootstrapIndex = 1
 
 // Bootstrap writes the beginning of a group to the empty log of one of its first voters,
 // durably, and returns the Position of it. All of them call it with the same voters.
@@ -44,7 +44,7 @@ func Bootstrap(log *raftlog.Log, group uint32, voters []uint64) (Position, error
 	case len(voters) == 0:
 		return Position{}, fmt.Errorf("%w: group %d has no voters", kv.ErrInvalidArgument, group)
 	}
-	index, term, commit := uint64(bootstrapIndex), uint64(bootstrapIndex), uint64(bootstrapIndex)
+	index, term, commit := uint64(BootstrapIndex), uint64(BootstrapIndex), uint64(BootstrapIndex)
 	conf := &pb.ConfState{Voters: voters}
 	begin := &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}
 	err = log.Write(true, raftlog.Update{Group: group, Snapshot: begin, HardState: &pb.HardState{Term: &term, Commit: &commit}})
@@ -56,6 +56,7 @@ func Bootstrap(log *raftlog.Log, group uint32, voters []uint64) (Position, error
 type storage struct {
 	*raftlog.Group
 	start Position
+	offer func() (*pb.Snapshot, error)
 	err   error // of a read of entries
 }
 
@@ -108,7 +109,11 @@ func (s *storage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	return entries, err
 }
 
-// Snapshot has none to send yet.
+// Snapshot returns the offer of a checkpoint: its data is not the state, but names it.
 func (s *storage) Snapshot() (*pb.Snapshot, error) {
-	return nil, raft.ErrSnapshotTemporarilyUnavailable
+	offer, err := s.offer()
+	if err != nil && !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) {
+		s.err = err
+	}
+	return offer, err
 }

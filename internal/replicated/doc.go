@@ -43,11 +43,33 @@
 //
 // All writes are as durable as sync asks: on the disks of a majority.
 //
+// # Checkpoints
+//
+// A node that needs entries which the others have given up, or that joins with an empty log,
+// gets a checkpoint of the leader's store (engine.Member.Checkpoint): the tables of all partitions,
+// each of which says that it stands at the same position. It continues from there with the log,
+// which the leader keeps as long as the checkpoint is on offer; writes that are in the tables already are
+// skipped by number, as after a restart, and their request ids are learned.
+//
+//	P5. The files come into the directory incoming (backup.Receive), where they are synced before
+//	    the manifest that makes them count. The store and the log of the node stay as
+//	    they are until then.
+//	P6. Then the log begins anew at the position, in one write with one sync: the decision. The node
+//	    ends, and is started again. When the store is opened, a log that begins at the position
+//	    of a complete checkpoint says that its files take the place of the partitions
+//	    (backup.Installed). This is repeated until all have moved; only then the partitions are
+//	    opened. If the log begins there and the files are gone, the node does not start (P2).
+//	P7. A checkpoint that was received and not decided on changes nothing. What is in it and is
+//	    the same in a later one is not fetched again; it is removed after ten minutes.
+//
+// The node installs while it is stopped, and not while it serves, because then a crash has the
+// same outcome as the normal way: both go on in Open. It costs the clients of this node their
+// connections, and the readers a second or so, of a node that lagged too far to answer anyway.
+// kvd serve starts the node again in the same process.
+//
 // # Not here yet
 //
-//   - A node cannot join, nor get a checkpoint: the first voters are those of the configuration,
-//     and a node that needs entries which the others have given up stays behind.
-//     Checkpoints, archives and opening for reading only are refused on a member.
+//   - Archives and opening for reading only are refused on a member.
 //   - A single node's store cannot become the first member.
 //   - After a restart a node knows the request ids of the last 30 s or three segments, unless it
 //     has flushed nothing since. For older ones that are sent again a leader answers

@@ -27,10 +27,16 @@ import (
 type cluster struct {
 	t     *testing.T
 	nodes []*node // of the ids 1, 2, ...
-	tune  func(*engine.Options)
+	// voters are the first nodes; a later one joins.
+	voters []uint64
+	tune   func(*engine.Options)
 
 	mu   sync.Mutex
 	drop func(from, to uint64, m *pb.Message) bool // nil: no message is lost
+	// fetch, if not nil, is called before a file of a checkpoint is sent.
+	fetch  func(from, to uint64, name string) error
+	kept   int // files that were not sent, because the node has them
+	events []Event
 }
 
 // node is a member; store and log are nil while it is stopped.
@@ -39,6 +45,7 @@ type node struct {
 	id    uint64
 	fs    *vfs.Mem
 	store *engine.Engine // of the goroutine of the test; others call now
+	joins bool           // it is none of the first nodes
 	dead  atomic.Bool    // its power is lost: no message leaves
 
 	mu      sync.Mutex
@@ -59,6 +66,7 @@ func startCluster(t *testing.T, size int, tune func(*engine.Options)) *cluster {
 	for i := range size {
 		c.nodes = append(c.nodes, &node{c: c, id: uint64(i + 1), fs: vfs.NewMem()})
 	}
+	c.voters = c.ids()
 	for _, n := range c.nodes {
 		n.start()
 	}
@@ -74,7 +82,11 @@ func (c *cluster) ids() (ids []uint64) {
 
 // open opens the store of a node, which is stopped.
 func (n *node) open() error {
-	log := New(Config{Cluster: 7, Node: n.id, Voters: n.c.ids(), Transport: n})
+	voters := n.c.voters
+	if n.joins {
+		voters = nil
+	}
+	log := New(Config{Cluster: 7, Node: n.id, Voters: voters, Transport: n, Files: n.files, Report: n.report})
 	o := engine.Options{
 		FS: n.fs, Partitions: 3, MemtableBytes: 256 << 10, CacheBytes: 64 << 10, SegmentBytes: 64 << 10, LowDiskBytes: 1, Replicated: log,
 	}

@@ -25,10 +25,17 @@ type Config struct {
 	// never used by another node before.
 	Cluster, Node uint64
 	// Voters are the first nodes of the cluster, the same on all of them. They count when the
-	// store is created.
+	// store is created. A node that joins later has none: it waits for a checkpoint of the
+	// leader.
 	Voters []uint64
 	// Transport nil drops all messages: the node is only made.
 	Transport replica.Transport
+	// Files fetches a checkpoint of another node: see peer.Network.Files. Nil: this node takes
+	// and sends none.
+	Files func(ctx context.Context, node uint64, token []byte) (Files, error)
+	// Report, if not nil, is told of checkpoints that are made, sent and fetched. It does not
+	// block.
+	Report func(Event)
 }
 
 // Log is the replicated log of a node. It implements engine.ReplicatedLog. Its methods are safe
@@ -37,6 +44,8 @@ type Log struct {
 	config Config
 	boot   uint64
 	file   *raftlog.Log
+
+	checkpoints *checkpoints
 
 	mu   sync.Mutex
 	loop *replica.Loop // nil before Start
@@ -49,7 +58,9 @@ func New(c Config) *Log {
 	if c.Transport == nil {
 		c.Transport = nowhere{}
 	}
-	return &Log{config: c}
+	l := &Log{config: c}
+	l.checkpoints = newCheckpoints(l)
+	return l
 }
 
 // nowhere drops messages.
@@ -59,13 +70,18 @@ type nowhere struct{}
 func (nowhere) Send([]*pb.Message) {}
 
 // Open implements engine.ReplicatedLog.
-func (l *Log) Open(f engine.LogFiles) error {
+func (l *Log) Open(f engine.LogFiles) (engine.LogBegin, error) {
 	l.boot = f.Boot
+	l.checkpoints.fs, l.checkpoints.dir = f.FS, f.Data
 	var err error
 	l.file, _, err = raftlog.Open(raftlog.Options{
 		FS: f.FS, Dir: f.Dir, StoreID: l.storeID(), SegmentBytes: f.SegmentBytes, Fresh: f.Created,
 	})
-	return err
+	if err != nil {
+		return engine.LogBegin{}, err
+	}
+	mark, err := l.file.Group(Group).Snapshot()
+	return engine.LogBegin{Index: mark.GetMetadata().GetIndex(), Term: mark.GetMetadata().GetTerm()}, err
 }
 
 // storeID returns the id that the checksums of the log's files cover. It is that of the node
@@ -85,9 +101,14 @@ func (l *Log) Start(at *engine.Position, m engine.Member) error {
 	if err := machine.Configure(start.Index, start.Term, start.Conf); err != nil {
 		return err
 	}
-	core, err := replica.New(replica.Config{
+	c := replica.Config{
 		ID: l.config.Node, Boot: l.boot, Log: l.file, Group: Group, Start: start, Machine: machine, Transport: l.config.Transport,
-	})
+	}
+	if l.config.Files != nil {
+		l.checkpoints.start(m)
+		c.Checkpoints = l.checkpoints
+	}
+	core, err := replica.New(c)
 	if err != nil {
 		return err
 	}
@@ -109,6 +130,10 @@ func (l *Log) position(at *engine.Position) (replica.Position, error) {
 	if at == nil {
 		return l.beginning()
 	}
+	return decodePosition(at)
+}
+
+func decodePosition(at *engine.Position) (replica.Position, error) {
 	conf := &pb.ConfState{}
 	if err := proto.Unmarshal(at.Conf, conf); err != nil {
 		return replica.Position{}, fmt.Errorf("%w: configuration of the cluster: %w", kv.ErrCorrupt, err)
@@ -124,7 +149,10 @@ func (l *Log) beginning() (replica.Position, error) {
 	if err != nil {
 		return replica.Position{}, err
 	}
-	if last == 0 {
+	switch {
+	case last == 0 && len(l.config.Voters) == 0: // it is added to the group by others, and has no vote until then
+		return replica.Position{Conf: &pb.ConfState{}}, nil
+	case last == 0:
 		return replica.Bootstrap(l.file, Group, l.config.Voters)
 	}
 	first, err := g.Snapshot()
@@ -132,6 +160,9 @@ func (l *Log) beginning() (replica.Position, error) {
 		return replica.Position{}, err
 	}
 	mark := first.GetMetadata()
+	if mark.GetIndex() != replica.BootstrapIndex { // of a checkpoint, which the store has not
+		return replica.Position{Conf: &pb.ConfState{}}, nil
+	}
 	return replica.Position{Index: mark.GetIndex(), Term: mark.GetTerm(), Conf: mark.GetConfState()}, nil
 }
 
@@ -181,7 +212,7 @@ func (l *Log) Leader() uint64 {
 }
 
 // Compact implements engine.ReplicatedLog.
-func (l *Log) Compact(index uint64) { l.running().Compact(index) }
+func (l *Log) Compact(free, most uint64) { l.running().Compact(free, most) }
 
 // Done implements engine.ReplicatedLog.
 func (l *Log) Done() <-chan struct{} { return l.running().Done() }
@@ -191,6 +222,7 @@ func (l *Log) Err() error { return l.running().Err() }
 
 // Close implements engine.ReplicatedLog.
 func (l *Log) Close() error {
+	l.checkpoints.stop()
 	if loop := l.running(); loop != nil {
 		loop.Stop()
 	}

@@ -205,7 +205,7 @@ func TestToolsKnowAMember(t *testing.T) {
 // The creation of a store may be interrupted at any step, and is repeated.
 func TestAnInterruptedCreationIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t}
+		c := &cluster{t: t, voters: []uint64{1}}
 		n := &node{c: c, id: 1, fs: vfs.NewMem()}
 		c.nodes = []*node{n}
 		var images []*vfs.Mem

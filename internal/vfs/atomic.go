@@ -45,6 +45,10 @@ func Rotate(fsys FS, name, old string) error {
 	return fsys.SyncDir(path.Dir(name))
 }
 
+// Move gives a file that is closed a name in another directory, in place of one that has it. The
+// caller syncs both directories: until then a power cut may undo the move, but not lose the file.
+func Move(fsys FS, from, to string) error { return fsys.Rename(from, to) }
+
 // writeSynced creates a file with the data in it, synced. After an error there
 // is no such file, if it could be removed.
 func writeSynced(fsys FS, name string, data []byte) error {

@@ -25,7 +25,8 @@ type FS interface {
 	// Remove deletes a file or an empty directory.
 	Remove(name string) error
 	// Rename gives a file, not a directory, a new name, replacing the file that
-	// had it. Only WriteAtomic and lost+found use it; a lint test keeps it so.
+	// had it. Only WriteAtomic, Rotate, Move and lost+found use it; a lint test
+	// keeps it so.
 	Rename(oldName, newName string) error
 	// MkdirAll makes a directory and its parents, mode 0700.
 	MkdirAll(dir string) error

@@ -1,0 +1,360 @@
+package replicated
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/backup"
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+const (
+	// offerLease is for how long a checkpoint is kept that no node fetches, and for which
+	// none has asked: longer than a node takes to install one, and to begin again after its
+	// connection was lost.
+	offerLease = 30 * time.Second
+	// keepIncoming is for how long what was fetched of a checkpoint is kept, if nothing is
+	// fetched any more.
+	keepIncoming = 10 * time.Minute
+	// makePause is the least time between two attempts to make a checkpoint.
+	makePause = time.Second
+	// progressEvery is how often Report hears how much was fetched.
+	progressEvery = 5 * time.Second
+)
+
+// Files is a checkpoint of another node, which is being fetched.
+type Files interface {
+	backup.Source
+	io.Closer
+}
+
+// Event is a step of a checkpoint that this node makes, sends or fetches.
+type Event struct {
+	What  string
+	Node  uint64 // the other one; 0: none
+	Index uint64 // of the position; 0: not known
+	Bytes int64  // done; of Total
+	Total int64
+	Took  time.Duration
+	Err   error // nil: all is well
+}
+
+// checkpoints makes, serves and fetches checkpoints. It implements replica.Checkpoints.
+//
+//	K1. At most one checkpoint is on offer. It holds its files and the log after its
+//	    position until a newer one takes its place and no node fetches it, or no node has
+//	    fetched or asked for it for offerLease. A node that fetches and takes nothing ends
+//	    its transfer (peer).
+//	K2. At most one checkpoint is fetched. Until all of it is durable and the log begins at its
+//	    position, the store and its part of the log stay as they are.
+type checkpoints struct {
+	log *Log
+	fs  vfs.FS
+	dir string // the data directory
+
+	life    context.Context
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	member   engine.Member // nil before start
+	stopped  bool
+	making   bool
+	tried    time.Time // when the last attempt to make one ended
+	current  *offer
+	fetching bool // or all is fetched, and has to be installed
+	cleaning *time.Timer
+}
+
+// offer is a checkpoint that other nodes can fetch.
+type offer struct {
+	at         replica.Position
+	token      []byte
+	checkpoint *engine.Checkpoint
+	lease      *time.Timer
+	fetchers   map[uint64]int // transfers by node
+}
+
+var _ replica.Checkpoints = (*checkpoints)(nil)
+
+func newCheckpoints(l *Log) *checkpoints {
+	c := &checkpoints{log: l}
+	c.life, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// start begins to make and to fetch checkpoints.
+func (c *checkpoints) start(m engine.Member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.member = m
+	c.cleanLaterLocked()
+}
+
+// stop ends all and waits for that. Idempotent.
+func (c *checkpoints) stop() {
+	c.mu.Lock()
+	c.stopped = true
+	if c.cleaning != nil {
+		c.cleaning.Stop()
+	}
+	if c.current != nil {
+		c.current.lease.Stop()
+		c.current.checkpoint.Release()
+		c.current = nil
+	}
+	c.mu.Unlock()
+	c.end()
+	c.running.Wait()
+}
+
+func (c *checkpoints) report(e Event) {
+	if c.log.config.Report != nil {
+		c.log.config.Report(e)
+	}
+}
+
+// goLocked runs something on a goroutine that stop waits for.
+func (c *checkpoints) goLocked(run func()) {
+	if !c.stopped {
+		c.running.Go(run)
+	}
+}
+
+// Offer implements replica.Checkpoints.
+func (c *checkpoints) Offer(good func(replica.Position) bool) (replica.Position, []byte, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.current; o != nil && o.checkpoint.Err() == nil && good(o.at) {
+		o.lease.Reset(offerLease)
+		return o.at, o.token, true
+	}
+	if !c.making && !c.stopped && time.Since(c.tried) >= makePause {
+		c.making = true
+		c.goLocked(c.make)
+	}
+	return replica.Position{}, nil, false
+}
+
+// make makes a checkpoint and puts it on offer.
+func (c *checkpoints) make() {
+	begin := time.Now()
+	o, err := c.newOffer()
+	c.mu.Lock()
+	c.making, c.tried = false, time.Now()
+	switch {
+	case err != nil:
+	case c.stopped:
+		o.checkpoint.Release()
+		err = kv.ErrClosed
+	default:
+		c.dropLocked(c.current)
+		o.lease = time.AfterFunc(offerLease, func() { c.leaseEnded(o) })
+		c.current = o
+	}
+	c.mu.Unlock()
+	if err == nil {
+		c.report(Event{What: "checkpoint made for a node that lags", Index: o.at.Index, Took: time.Since(begin)})
+	} else if !errors.Is(err, kv.ErrClosed) && c.life.Err() == nil {
+		c.report(Event{What: "checkpoint for a node that lags", Err: err})
+	}
+}
+
+func (c *checkpoints) newOffer() (*offer, error) {
+	checkpoint, at, err := c.member.Checkpoint(c.life)
+	if err != nil {
+		return nil, err
+	}
+	o := &offer{checkpoint: checkpoint, token: make([]byte, 16), fetchers: map[uint64]int{}}
+	_, _ = rand.Read(o.token) // it never fails
+	if o.at, err = decodePosition(&at); err != nil {
+		checkpoint.Release()
+		return nil, err
+	}
+	return o, nil
+}
+
+// leaseEnded drops an offer that no node fetches.
+func (c *checkpoints) leaseEnded(o *offer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == o && len(o.fetchers) == 0 {
+		c.dropLocked(o)
+		c.current = nil
+	}
+}
+
+// dropLocked takes an offer back. Those that fetch it go on.
+func (c *checkpoints) dropLocked(o *offer) {
+	if o == nil {
+		return
+	}
+	o.lease.Stop()
+	if len(o.fetchers) == 0 {
+		o.checkpoint.Release()
+	}
+}
+
+// Sending implements replica.Checkpoints.
+func (c *checkpoints) Sending(node uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current != nil && c.current.fetchers[node] > 0
+}
+
+// OpenCheckpoint lets a node fetch the checkpoint that a token names: see
+// peer.Network.ServeFiles. The caller calls Release.
+//
+// Errors: kv.ErrInvalidArgument if there is no such checkpoint, or not any more.
+func (l *Log) OpenCheckpoint(_ context.Context, node uint64, token []byte) (*Transfer, error) {
+	c := l.checkpoints
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.current
+	if o == nil || !bytes.Equal(o.token, token) {
+		return nil, fmt.Errorf("%w: it is not there, or not any more; wait for the offer of another one", kv.ErrInvalidArgument)
+	}
+	o.fetchers[node]++
+	return &Transfer{Checkpoint: o.checkpoint, checkpoints: c, offer: o, node: node, begin: time.Now(), fetched: map[string]bool{}}, nil
+}
+
+// Transfer is a checkpoint on its way to another node. It is a backup.Source, for one goroutine.
+type Transfer struct {
+	*engine.Checkpoint
+	checkpoints *checkpoints
+	offer       *offer
+	node        uint64
+	begin       time.Time
+	fetched     map[string]bool
+	released    bool
+}
+
+// Fetch implements backup.Source.
+func (t *Transfer) Fetch(ctx context.Context, name string, known []uint64) (uint64, io.Reader, error) {
+	sum, content, err := t.Checkpoint.Fetch(ctx, name, known)
+	if err == nil {
+		t.fetched[name] = true
+	}
+	return sum, content, err
+}
+
+// Release ends the transfer. Idempotent.
+func (t *Transfer) Release() {
+	if t.released {
+		return
+	}
+	t.released = true
+	c, o := t.checkpoints, t.offer
+	whole := len(t.fetched) == len(t.Info().Files)
+	c.mu.Lock()
+	if o.fetchers[t.node]--; o.fetchers[t.node] == 0 {
+		delete(o.fetchers, t.node)
+	}
+	if len(o.fetchers) == 0 && c.current == o {
+		o.lease.Reset(offerLease)
+	} else if len(o.fetchers) == 0 {
+		o.checkpoint.Release()
+	}
+	c.mu.Unlock()
+	if loop := c.log.running(); loop != nil {
+		loop.Sent(t.node, whole)
+	}
+	e := Event{What: "checkpoint sent to a node that lags", Node: t.node, Index: o.at.Index, Took: time.Since(t.begin)}
+	if !whole {
+		e.Err = errors.New("the node did not fetch all of it")
+	}
+	c.report(e)
+}
+
+// Fetch implements replica.Checkpoints.
+func (c *checkpoints) Fetch(from uint64, at replica.Position, token []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fetching || c.stopped {
+		return
+	}
+	c.fetching = true
+	if c.cleaning != nil {
+		c.cleaning.Stop()
+	}
+	c.goLocked(func() {
+		begun, err := c.fetch(from, at, token)
+		if begun {
+			return
+		}
+		if vfs.IsNoSpace(err) {
+			err = errors.Join(err, backup.RemoveIncoming(c.fs, c.dir))
+		}
+		if err != nil && c.life.Err() == nil {
+			c.report(Event{What: "checkpoint of a node", Node: from, Index: at.Index, Err: err})
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.fetching = false
+		c.cleanLaterLocked()
+	})
+}
+
+// fetch fetches a checkpoint, and lets the log begin at its position. It reports false if the
+// log does not.
+func (c *checkpoints) fetch(from uint64, at replica.Position, token []byte) (begun bool, err error) {
+	begin := time.Now()
+	source, err := c.log.config.Files(c.life, from, token)
+	if err != nil {
+		return false, err
+	}
+	total := int64(0)
+	for _, f := range source.Info().Files {
+		total += f.Size
+	}
+	c.report(Event{What: "checkpoint of a node: this node lacks entries that are given up", Node: from, Index: at.Index, Total: total})
+	told, done := begin, int64(0)
+	_, err = backup.Receive(c.life, source, c.fs, c.dir, begin, backup.Options{Progress: func(n, _ int64) {
+		if done += n; time.Since(told) >= progressEvery {
+			told = time.Now()
+			c.report(Event{What: "checkpoint of a node: fetching", Node: from, Index: at.Index, Bytes: done, Total: total})
+		}
+	}})
+	if err = errors.Join(err, source.Close()); err != nil {
+		return false, err
+	}
+	if err := engine.CheckReceived(c.fs, c.dir, engine.LogBegin{Index: at.Index, Term: at.Term}); err != nil {
+		return false, err
+	}
+	begun, err = c.log.running().Install(c.life, at)
+	switch {
+	case begun:
+		c.report(Event{What: "checkpoint of a node: received", Node: from, Index: at.Index, Bytes: total, Total: total, Took: time.Since(begin)})
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return false, backup.RemoveIncoming(c.fs, c.dir) // the entries have come meanwhile
+}
+
+// cleanLaterLocked removes what was fetched and not installed, if nothing more is fetched for a
+// while.
+func (c *checkpoints) cleanLaterLocked() {
+	if c.stopped {
+		return
+	}
+	c.cleaning = time.AfterFunc(keepIncoming, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.fetching || c.stopped {
+			return
+		}
+		if err := backup.RemoveIncoming(c.fs, c.dir); err != nil {
+			c.report(Event{What: "removing what was fetched of a checkpoint", Err: err})
+		}
+	})
+}
