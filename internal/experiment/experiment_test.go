@@ -172,6 +172,38 @@ func TestTheIdealBendsAtTheNumberOfProcessors(t *testing.T) {
 	assert.Equal(t, []float64{100, 200, 200}, ideal.Y)
 }
 
+// TestTheArticleIsDrawnBelowOurRates: at all its numbers between our least and most, by lines of
+// the same series.
+func TestTheArticleIsDrawnBelowOurRates(t *testing.T) {
+	r := new(results.Result)
+	for _, mix := range []string{"BALANCED", "OTHER"} {
+		for _, partitions := range []string{"2", "16"} {
+			for _, threads := range []string{"4", "32"} {
+				r.Cells = append(r.Cells, &results.Cell{
+					Params: []results.Param{{Name: paramMix, Value: mix}, {Name: paramPartitions, Value: partitions}, {Name: paramThreads, Value: threads}},
+					Runs:   []*results.Run{oneRun(100)},
+				})
+			}
+		}
+	}
+	g := newGrid(r)
+	scaling := g.scaling("BALANCED").Panels
+	require.Len(t, scaling, 3, "our rates, the article's, our p99")
+	assert.Equal(t, []chart.Mark{
+		&chart.Line{Series: 1, X: []float64{4, 8, 16, 32}, Y: []float64{128.3e3, 159e3, 175e3, 172.8e3}},
+	}, scaling[1].Marks, "the article has no 2 partitions")
+	gain := g.gain("BALANCED").Panels
+	require.Len(t, gain, 2)
+	assert.Equal(t, []chart.Mark{
+		&chart.Line{Series: 0, X: []float64{4, 8, 16}, Y: []float64{91.3e3, 104.5e3, 128.3e3}},
+		&chart.Line{Series: 1, X: []float64{4, 8, 16}, Y: []float64{100.4e3, 126.6e3, 172.8e3}},
+	}, gain[1].Marks)
+	cut := g.overview().Figures[0].Panels
+	require.Len(t, cut, 2)
+	assert.Len(t, cut[1].Marks, 1, "of the mix that the article has")
+	assert.Len(t, g.gain("OTHER").Panels, 1)
+}
+
 // TestAResultIsDrawnWithoutItsRun: what the sections need is in the file.
 func TestAResultIsDrawnWithoutItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -176,25 +176,32 @@ func (g *grid) overview() report.Section {
 	if len(g.partitions) > 0 && len(g.threads) > 0 {
 		many, most := g.partitions[len(g.partitions)-1], g.threads[len(g.threads)-1]
 		s.Figures = []*chart.Figure{
-			g.cut(fmt.Sprintf("Threads, at %d partitions", many), "threads", g.threads, func(mix string, n int) float64 { return g.rate(mix, many, n) }),
-			g.cut(fmt.Sprintf("Partitions, at %d threads", most), "partitions", g.partitions, func(mix string, n int) float64 { return g.rate(mix, n, most) }),
+			g.cut(fmt.Sprintf("Threads, at %d partitions", many), "threads", g.threads, publishedThreads, func(n int) (int, int) { return many, n }),
+			g.cut(fmt.Sprintf("Partitions, at %d threads", most), "partitions", g.partitions, publishedPartitions, func(n int) (int, int) { return n, most }),
 		}
 	}
 	return s
 }
 
-// cut shows the rate of each mix by one number.
-func (g *grid) cut(title, label string, at []int, rate func(mix string, n int) float64) *chart.Figure {
+// cut shows the rate of each mix by one number, above the article's. of returns the partitions and
+// threads that a number stands for; published are the numbers that the article has.
+func (g *grid) cut(title, label string, at, published []int, of func(n int) (partitions, threads int)) *chart.Figure {
 	f := &chart.Figure{Title: title, X: chart.Axis{Label: label, Kind: chart.Log2}, Note: report.Note(g.result, nil)}
 	panel := chart.Panel{Y: chart.Axis{Label: "operations/s"}}
+	var lines []*chart.Line
 	for i, mix := range g.mixes {
 		line := &chart.Line{Name: mix, Series: i}
 		for _, n := range at {
-			line.X, line.Y = append(line.X, float64(n)), append(line.Y, rate(mix, n))
+			partitions, threads := of(n)
+			line.X, line.Y = append(line.X, float64(n)), append(line.Y, g.rate(mix, partitions, threads))
 		}
-		panel.Marks = append(panel.Marks, line)
+		panel.Marks, lines = append(panel.Marks, line), append(lines, line)
 	}
 	f.Panels = []chart.Panel{panel}
+	addPublished(f, lines, published, func(line, n int) (float64, bool) {
+		partitions, threads := of(n)
+		return publishedRate(g.mixes[line], partitions, threads)
+	})
 	return f
 }
 
@@ -224,30 +231,34 @@ func (g *grid) table(mix string) *report.Table {
 }
 
 // scaling shows the rate of one mix by threads, a line for each number of partitions,
-// above the p99 of all its operations.
+// above the article's and the p99 of all its operations.
 func (g *grid) scaling(mix string) *chart.Figure {
 	f := &chart.Figure{Title: mix + ": threads", X: chart.Axis{Label: "threads", Kind: chart.Log2}, Note: append(report.Note(g.result, nil), "Bands: the least and the highest of the runs.")}
 	rates := chart.Panel{Y: chart.Axis{Label: "operations/s"}}
 	tails := chart.Panel{Y: chart.Axis{Label: "p99, slowest kind", Kind: chart.Log10, Format: chart.Nanos}, Height: 130}
+	var lines []*chart.Line
 	for i, partitions := range g.partitions {
 		rate, tail := byThreads(report.Plural(partitions, "partition"), i, g.threads, func(threads int) *results.Cell { return g.cell(mix, partitions, threads) })
-		rates.Marks, tails.Marks = append(rates.Marks, rate), append(tails.Marks, tail)
+		rates.Marks, tails.Marks, lines = append(rates.Marks, rate), append(tails.Marks, tail), append(lines, rate)
 	}
 	f.Panels = []chart.Panel{rates, tails}
+	addPublished(f, lines, publishedThreads, func(line, n int) (float64, bool) { return publishedRate(mix, g.partitions[line], n) })
 	return f
 }
 
 // gain shows the rate of one mix by partitions, a line for each number of threads, and what
 // the most threads would do if each partition, up to the number of processors, added as much as
-// the first.
+// the first; below, the article's rates.
 func (g *grid) gain(mix string) *chart.Figure {
 	f := &chart.Figure{
 		Title: mix + ": partitions", X: chart.Axis{Label: "partitions", Kind: chart.Log2},
 		Note: append(report.Note(g.result, nil), "Bands: the least and the highest of the runs. In brackets: the rate with the most partitions, relative to the ideal of that number of threads."),
 	}
 	panel := chart.Panel{Y: chart.Axis{Label: "operations/s"}}
+	var lines []*chart.Line
 	for i, threads := range g.threads {
 		line := &chart.Line{Name: report.Plural(threads, "thread"), Series: i}
+		lines = append(lines, line)
 		for _, n := range g.partitions {
 			if c := g.cell(mix, n, threads); c != nil {
 				least, median, most := c.Rates()
@@ -275,6 +286,7 @@ func (g *grid) gain(mix string) *chart.Figure {
 		}
 	}
 	f.Panels = []chart.Panel{panel}
+	addPublished(f, lines, publishedPartitions, func(line, n int) (float64, bool) { return publishedRate(mix, n, g.threads[line]) })
 	return f
 }
 
