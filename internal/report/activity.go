@@ -110,47 +110,14 @@ func costs(r *results.Result) *Section {
 	if len(r.Cells) < 2 {
 		return nil
 	}
-	names := varying(r)
-	work := &Table{
-		Head:    append(slices.Clone(names), "writes", "reads", "log records", "syncs", "written/put"),
-		Caption: "The median run of each cell: writes and reads a micro-batch, records a write of the log, syncs of the log, and bytes written for each byte put.",
-	}
-	machine := &Table{
-		Head:    append(slices.Clone(names), "disk read", "disk written", "CPU", "other CPU"),
-		Caption: "Bytes that this process moved from and to the disk, and shares of all processors that it and all others had.",
-	}
-	servers := slices.ContainsFunc(r.Cells, OfServer)
-	if servers {
-		machine.Head = append(machine.Head, "server CPU")
-		machine.Caption += " This process generates the load; server CPU: of the processors that the server may use."
-	}
-	var fastest *results.Cell
-	for _, c := range r.Cells {
-		run := c.MedianRun()
-		if run == nil {
-			continue
-		}
-		if a := run.Counters(); a != nil {
-			work.Rows = append(work.Rows, append(paramEntries(c, names), Words(chart.Number(a.OpsPerWriteBatch)), Words(chart.Number(a.OpsPerReadBatch)),
-				Words(chart.Number(a.RecordsPerLogWrite)), Words(chart.Number(float64(a.LogSyncs))), Words(chart.Number(a.WrittenPerUserBytes))))
-		}
-		if row := machineRow(run); row != nil {
-			if servers {
-				row = append(row, ServerCPU(run))
-			}
-			machine.Rows = append(machine.Rows, append(paramEntries(c, names), row...))
-		}
-		if len(run.Stages) > 0 && (fastest == nil || run.OpsPerSecond > fastest.MedianRun().OpsPerSecond) {
-			fastest = c
-		}
-	}
 	s := &Section{Title: "What it took"}
-	for _, t := range []*Table{work, machine} {
-		if len(t.Rows) > 0 {
+	names := varying(r)
+	for _, t := range []*Table{storeWork(r, names), machineWork(r, names)} {
+		if t != nil {
 			s.Tables = append(s.Tables, t)
 		}
 	}
-	if fastest != nil {
+	if fastest := fastestStaged(r); fastest != nil {
 		s.Text = []string{"The figures show the fastest cell: " + fastest.Name() + "."}
 		run := fastest.MedianRun()
 		for i := range run.Stages {
@@ -164,6 +131,95 @@ func costs(r *results.Result) *Section {
 		return nil
 	}
 	return s
+}
+
+// fastestStaged returns the cell with the highest rate of those that know where the time of
+// calls went; nil without any.
+func fastestStaged(r *results.Result) *results.Cell {
+	var fastest *results.Cell
+	for _, c := range r.Cells {
+		run := c.MedianRun()
+		if run != nil && len(run.Stages) > 0 && (fastest == nil || run.OpsPerSecond > fastest.MedianRun().OpsPerSecond) {
+			fastest = c
+		}
+	}
+	return fastest
+}
+
+// workColumns are what a store did, as columns of a table.
+var workColumns = []struct {
+	head, meaning string
+	of            func(*results.Activity) float64
+}{
+	{"writes", "writes a micro-batch", func(a *results.Activity) float64 { return a.OpsPerWriteBatch }},
+	{"reads", "reads a micro-batch", func(a *results.Activity) float64 { return a.OpsPerReadBatch }},
+	{"log records", "records a write of the log", func(a *results.Activity) float64 { return a.RecordsPerLogWrite }},
+	{"syncs", "syncs of the log", func(a *results.Activity) float64 { return float64(a.LogSyncs) }},
+	{"written/put", "bytes written for each byte put", func(a *results.Activity) float64 { return a.WrittenPerUserBytes }},
+}
+
+// storeWork is the table of what the store of each cell did in its median run, without columns
+// in which all is zero; nil if no store told, or none did anything.
+func storeWork(r *results.Result, names []string) *Table {
+	var cells []*results.Cell
+	for _, c := range r.Cells {
+		if run := c.MedianRun(); run != nil && run.Counters() != nil {
+			cells = append(cells, c)
+		}
+	}
+	t := &Table{Head: slices.Clone(names)}
+	for _, c := range cells {
+		t.Rows = append(t.Rows, paramEntries(c, names))
+	}
+	var meanings []string
+	for _, column := range workColumns {
+		done := func(c *results.Cell) float64 { return column.of(c.MedianRun().Counters()) }
+		if !slices.ContainsFunc(cells, func(c *results.Cell) bool { return done(c) != 0 }) {
+			continue
+		}
+		t.Head, meanings = append(t.Head, column.head), append(meanings, column.meaning)
+		for i, c := range cells {
+			t.Rows[i] = append(t.Rows[i], Words(chart.Number(done(c))))
+		}
+	}
+	if len(meanings) == 0 {
+		return nil
+	}
+	t.Caption = "The median run of each cell: " + strings.Join(meanings, ", ") + "."
+	if len(meanings) < len(workColumns) {
+		t.Caption += " What was 0 in all of them is left out."
+	}
+	return t
+}
+
+// machineWork is the table of what the disk and the processors did for each cell; nil if
+// nothing is known.
+func machineWork(r *results.Result, names []string) *Table {
+	t := &Table{
+		Head:    append(slices.Clone(names), "disk read", "disk written", "CPU", "other CPU"),
+		Caption: "Bytes that this process moved from and to the disk, and shares of all processors that it and all others had.",
+	}
+	servers := slices.ContainsFunc(r.Cells, OfServer)
+	if servers {
+		t.Head = append(t.Head, "server CPU")
+		t.Caption += " This process generates the load; server CPU: of the processors that the server may use."
+	}
+	for _, c := range r.Cells {
+		run := c.MedianRun()
+		if run == nil {
+			continue
+		}
+		if row := machineRow(run); row != nil {
+			if servers {
+				row = append(row, ServerCPU(run))
+			}
+			t.Rows = append(t.Rows, append(paramEntries(c, names), row...))
+		}
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return t
 }
 
 // varying returns the names of the parameters that have several values, in the order of the

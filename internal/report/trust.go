@@ -51,7 +51,7 @@ func Trust(r *results.Result) []Check {
 	add(w.errors == "", checked, "A run ended with an error, so its figures mean nothing: %s", w.errors)
 	add(w.interrupted == 0, "", "%s interrupted.", Plural(w.interrupted, "run"))
 	add(r.Measured() >= r.Planned, "", "Only %d of %s were measured: the experiment ended early, or still goes on.", r.Measured(), Plural(r.Planned, "run"))
-	add(w.runs >= leastRuns, fmt.Sprintf("At least %d runs for each figure.", w.runs), "Only %d of %d runs for some figures: their spread is not known.", w.runs, leastRuns)
+	add(w.runs >= leastRuns, fmt.Sprintf("At least %d runs for each figure.", w.runs), "Only %d of %d runs for some figures: too few to know their spread.", w.runs, leastRuns)
 	agree := ""
 	if w.runs > 1 {
 		agree = "Runs of the same agree to within " + chart.Percent(w.spread) + "."
