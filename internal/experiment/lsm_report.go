@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/loadgen"
@@ -16,6 +17,15 @@ import (
 
 // lsmParameters are in the order of the article's tables.
 var lsmParameters = []string{paramMix, paramFind, paramThreads, paramThreshold, paramKeySpace}
+
+// lsmTitles are the parameters in titles and sentences.
+var lsmTitles = map[string]string{
+	paramMix: "mix of operations", paramFind: "find rate", paramThreads: "number of threads",
+	paramThreshold: "size of memtables", paramKeySpace: "size of the key space",
+}
+
+// lsmUnits are those of parameters whose titles do not tell them.
+var lsmUnits = map[string]string{paramThreshold: "entries of a memtable", paramKeySpace: "keys"}
 
 // ranked returns the cells that were measured, the fastest first.
 func ranked(r *results.Result) []*results.Cell {
@@ -42,6 +52,9 @@ func lsmLead(r *results.Result) string {
 	}
 	name, factor := "", 0.0
 	for _, p := range lsmParameters {
+		if equalAtScale(r, p) > 0 {
+			continue
+		}
 		least, most := math.Inf(1), 0.0
 		for _, v := range valuesOf(r, p) {
 			m := loadgen.Median(ratesOf(r, p, v))
@@ -53,7 +66,7 @@ func lsmLead(r *results.Result) string {
 	}
 	return fmt.Sprintf("%s operations/s at best, %s at worst, %s in the median of %s. The parameter with the largest effect on the median is the %s: %s.",
 		chart.Number(medianRate(cells[0])), chart.Number(medianRate(cells[len(cells)-1])), chart.Number(medianRate(cells[len(cells)/2])),
-		report.Plural(len(cells), "combination"), name, chart.Times(factor))
+		report.Plural(len(cells), "combination"), lsmTitles[name], chart.Times(factor))
 }
 
 func lsmSections(r *results.Result) []report.Section {
@@ -80,7 +93,11 @@ func lsmSections(r *results.Result) []report.Section {
 	}
 	for _, p := range lsmParameters {
 		values := valuesOf(r, p)
-		if len(values) > 1 {
+		switch size := equalAtScale(r, p); {
+		case len(values) < 2:
+		case size > 0:
+			boxes.Text = append(boxes.Text, fmt.Sprintf("There is no figure by %s: at this scale %s are all %s %s.", lsmTitles[p], strings.Join(values, ", "), count(size), lsmUnits[p]))
+		default:
 			boxes.Figures = append(boxes.Figures, boxFigure(r, p, values))
 		}
 		for _, v := range values {
@@ -105,15 +122,21 @@ func lsmSections(r *results.Result) []report.Section {
 
 // treesOverTime shows the fastest and the slowest combination over time.
 func treesOverTime(r *results.Result, ranked []*results.Cell) report.Section {
-	s := report.Section{Title: "Over time", Text: []string{"The fastest combination, then the slowest."}}
+	s := report.Section{Title: "Over time"}
 	for i, c := range ranked {
 		run := c.MedianRun()
 		if i > 0 && i < len(ranked)-1 || len(run.Series) < 2 {
 			continue
 		}
-		s.Figures = append(s.Figures, report.OverTime(r, c, run))
-		if f := report.TreeOverTime(r, c, run); f != nil {
-			s.Figures = append(s.Figures, f)
+		which := "The fastest: "
+		if i > 0 {
+			which = "The slowest: "
+		}
+		for _, f := range []*chart.Figure{report.OverTime(r, c, run), report.TreeOverTime(r, c, run)} {
+			if f != nil {
+				f.Title = which + strings.ToLower(f.Title[:1]) + f.Title[1:]
+				s.Figures = append(s.Figures, f)
+			}
 		}
 	}
 	return s
@@ -127,20 +150,9 @@ func actualSizes(r *results.Result) []string {
 	text := fmt.Sprintf("Names of key spaces and thresholds are those of full scale. At scale %v,", r.Scale)
 	seen := make(map[string]bool)
 	for _, c := range r.Cells {
-		var w struct {
-			Keys uint64 `json:"keys"`
-		}
-		var t struct {
-			FlushKeys uint64 `json:"flushKeys"`
-		}
-		decode(c.Workload, &w)
-		decode(c.Target, &t)
-		for _, s := range []struct {
-			full   string
-			actual uint64
-			what   string
-		}{{c.Param(paramKeySpace), w.Keys, "keys"}, {c.Param(paramThreshold), t.FlushKeys, "entries of a memtable"}} {
-			if words := fmt.Sprintf(" %s %s are %s,", s.full, s.what, count(s.actual)); s.actual > 0 && !seen[words] {
+		for _, p := range []string{paramKeySpace, paramThreshold} {
+			n := actualSize(c, p)
+			if words := fmt.Sprintf(" %s %s are %s,", c.Param(p), lsmUnits[p], count(n)); n > 0 && !seen[words] {
 				seen[words] = true
 				text += words
 			}
@@ -150,6 +162,41 @@ func actualSizes(r *results.Result) []string {
 		return nil
 	}
 	return []string{text[:len(text)-1] + "."}
+}
+
+// actualSize returns the key space or threshold of a cell at the scale of its runs; 0 if it is not
+// known.
+func actualSize(c *results.Cell, parameter string) uint64 {
+	var w struct {
+		Keys uint64 `json:"keys"`
+	}
+	var t struct {
+		FlushKeys uint64 `json:"flushKeys"`
+	}
+	switch parameter {
+	case paramKeySpace:
+		decode(c.Workload, &w)
+	case paramThreshold:
+		decode(c.Target, &t)
+	}
+	return max(w.Keys, t.FlushKeys)
+}
+
+// equalAtScale returns the size that all values of a parameter have at the scale of a result; 0
+// if they differ, or are not known.
+func equalAtScale(r *results.Result, parameter string) uint64 {
+	size := uint64(0)
+	for _, c := range r.Cells {
+		if len(c.Runs) == 0 {
+			continue
+		}
+		n := actualSize(c, parameter)
+		if n == 0 || size != 0 && n != size {
+			return 0
+		}
+		size = n
+	}
+	return size
 }
 
 // decode reads a part of a result, which is a struct when it was measured, and what JSON
@@ -218,7 +265,7 @@ func boxFigure(r *results.Result, parameter string, values []string) *chart.Figu
 		panel.Marks = append(panel.Marks, medians)
 	}
 	return &chart.Figure{
-		Title: "Throughput by " + parameter, X: chart.Axis{Label: parameter, Kind: chart.Categories, Names: values}, Panels: []chart.Panel{panel},
+		Title: "Throughput by " + lsmTitles[parameter], X: chart.Axis{Label: cmp.Or(lsmUnits[parameter], lsmTitles[parameter]), Kind: chart.Categories, Names: values}, Panels: []chart.Panel{panel},
 		Note: append(report.Note(r, nil), "Boxes: quartiles over all combinations; whiskers: 1st to 99th percentile; tick: maximum"+dots+"."),
 	}
 }
@@ -269,7 +316,7 @@ func sizesByKeys(r *results.Result) report.Section {
 	s := report.Section{Title: "Final size", Tables: []*report.Table{t}}
 	if len(panel.Marks) > 0 {
 		s.Figures = []*chart.Figure{{
-			Title: "Final size by key space", X: chart.Axis{Label: "keys", Kind: chart.Categories, Names: values}, Panels: []chart.Panel{panel}, Note: report.Note(r, nil),
+			Title: "Final size by key space", X: chart.Axis{Label: lsmUnits[paramKeySpace], Kind: chart.Categories, Names: values}, Panels: []chart.Panel{panel}, Note: report.Note(r, nil),
 		}}
 	}
 	return s

@@ -103,12 +103,32 @@ Bytes on disk at the end.
 	require.Len(t, boxes.Figures, 4, "one for each parameter that varies")
 	assert.Contains(t, boxes.Figures[0].Note[1], "whiskers: 1st to 99th percentile; tick: maximum; dots: single combinations, if there are at most 12.")
 	assert.Equal(t, ratesOf(page.Result, paramMix, "PUT_HEAVY"), boxes.Figures[0].Panels[0].Marks[0].(*chart.Boxes).Boxes[0].Dots)
+	assert.Equal(t, "number of threads", boxes.Figures[2].X.Label)
+	assert.Equal(t, "keys", boxes.Figures[3].X.Label)
 	html := page.HTML()
 	assert.Contains(t, html, "Throughput by find rate")
 	assert.Contains(t, html, "Final size by key space")
 	for _, r := range []*results.Result{{}, {Cells: []*results.Cell{{}}}} {
 		assert.NotEmpty(t, e.Report(r).HTML(), "pages of nothing can be drawn")
 	}
+}
+
+// TestValuesThatAreEqualAtAScaleHaveNoFigure: their differences are noise.
+func TestValuesThatAreEqualAtAScaleHaveNoFigure(t *testing.T) {
+	r := lsmResult()
+	for i, c := range r.Cells {
+		c.Params[3].Value = []string{"100k", "1M"}[i%2] // both are 300 entries
+		c.Runs[0].OpsPerSecond *= float64(1 + 99*(i%2))
+	}
+	page := LSM{}.Experiment().Report(r)
+	boxes := page.Sections[2]
+	for _, f := range boxes.Figures {
+		assert.NotContains(t, f.Title, "memtables")
+	}
+	assert.Equal(t, "There is no figure by size of memtables: at this scale 100k, 1M are all 300 entries of a memtable.", boxes.Text[1])
+	assert.NotContains(t, page.Lead, "memtables")
+	assert.Zero(t, equalAtScale(r, paramKeySpace))
+	assert.Zero(t, equalAtScale(r, paramMix), "it has no size")
 }
 
 // TestABoxOfManyValuesHasNoDots: they would hide it.
