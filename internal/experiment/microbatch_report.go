@@ -202,53 +202,66 @@ func duration(nanos int64) report.Entry {
 	return report.Cost(chart.Nanos(float64(nanos)), float64(nanos))
 }
 
-// figure shows rate and mean against the batch size.
+// figure shows rate, gain and mean against the batch size.
 func (b *batches) figure() *chart.Figure {
-	rates := &chart.Line{Name: b.name}
-	means := &chart.Line{}
-	articleRates, articleMeans := &chart.Line{Name: "article", Series: 1}, &chart.Line{Series: 1}
-	adaptiveRates, adaptiveMeans := &chart.Reference{Name: b.name + ", adaptive default"}, &chart.Reference{Name: b.name + ", adaptive default"}
-	var names []string
-	adaptive := b.cell(BatchAdaptive)
-	for _, c := range b.cells {
-		if c == adaptive {
-			continue
-		}
-		x := float64(len(names))
-		names = append(names, c.Param(paramBatch))
-		least, median, most := c.Rates()
-		rates.X, rates.Y = append(rates.X, x), append(rates.Y, median)
-		rates.Low, rates.High = append(rates.Low, least), append(rates.High, most)
-		means.X, means.Y = append(means.X, x), append(means.Y, float64(c.MedianRun().Operation("get").MeanNanos))
-		if p, ok := publishedBatch(c.Param(paramBatch)); ok {
-			articleRates.X, articleRates.Y = append(articleRates.X, x), append(articleRates.Y, p.rate)
-			articleMeans.X, articleMeans.Y = append(articleMeans.X, x), append(articleMeans.Y, float64(p.mean))
-		}
-		if adaptive != nil {
-			adaptiveRates.X, adaptiveRates.Y = append(adaptiveRates.X, x), append(adaptiveRates.Y, medianRate(adaptive))
-			adaptiveMeans.X, adaptiveMeans.Y = append(adaptiveMeans.X, x), append(adaptiveMeans.Y, float64(adaptive.MedianRun().Operation("get").MeanNanos))
-		}
-	}
-	of := func(lines, article *chart.Line, adaptive *chart.Reference) []chart.Mark {
-		if len(adaptive.X) == 0 {
-			return []chart.Mark{lines, article}
-		}
-		return []chart.Mark{lines, article, adaptive}
-	}
-	return &chart.Figure{
-		Title: "Reads by batch size", X: chart.Axis{Label: "batch size", Kind: chart.Categories, Names: names},
-		Panels: []chart.Panel{
-			{Y: chart.Axis{Label: "reads/s", Kind: chart.Log10}, Marks: of(rates, articleRates, adaptiveRates)},
-			{Y: chart.Axis{Label: "mean response", Kind: chart.Log10, Format: chart.Nanos}, Marks: of(means, articleMeans, quiet(adaptiveMeans))},
-		},
+	f := &chart.Figure{
+		Title: "Reads by batch size", X: chart.Axis{Label: "batch size", Kind: chart.Categories},
 		Note: append(report.Note(b.result, nil), "Band: the least and the highest of the runs."),
 	}
+	adaptive := b.cell(BatchAdaptive)
+	for _, c := range b.cells {
+		if c != adaptive {
+			f.X.Names = append(f.X.Names, c.Param(paramBatch))
+		}
+	}
+	rates := b.panel(chart.Axis{Label: "reads/s", Kind: chart.Log10}, medianRate, func(p batchFigures) float64 { return p.rate })
+	ours := rates.Marks[0].(*chart.Line)
+	ours.Name, rates.Marks[1].(*chart.Line).Name = b.name, "article"
+	for _, batch := range f.X.Names {
+		least, _, most := b.cell(batch).Rates()
+		ours.Low, ours.High = append(ours.Low, least), append(ours.High, most)
+	}
+	if adaptive != nil {
+		rates.Marks[2].(*chart.Reference).Name = b.name + ", adaptive default"
+	}
+	f.Panels = []chart.Panel{rates}
+	if none := b.cell(BatchNone); none != nil && medianRate(none) > 0 {
+		published, _ := publishedBatch(BatchNone)
+		gains := b.panel(chart.Axis{Label: "relative to none", Format: chart.Times},
+			func(c *results.Cell) float64 { return medianRate(c) / medianRate(none) },
+			func(p batchFigures) float64 { return p.rate / published.rate })
+		gains.Height = 150
+		f.Panels = append(f.Panels, gains)
+	}
+	f.Panels = append(f.Panels, b.panel(chart.Axis{Label: "mean response", Kind: chart.Log10, Format: chart.Nanos},
+		func(c *results.Cell) float64 { return float64(c.MedianRun().Operation("get").MeanNanos) },
+		func(p batchFigures) float64 { return float64(p.mean) }))
+	return f
 }
 
-// quiet keeps a reference out of the legend, which the panel above has.
-func quiet(r *chart.Reference) *chart.Reference {
-	r.Name = ""
-	return r
+// panel shows one value by the batch size: ours, the article's and, as a dashed line, that of
+// the adaptive default, if it was measured. The marks have no names.
+func (b *batches) panel(y chart.Axis, ours func(*results.Cell) float64, published func(batchFigures) float64) chart.Panel {
+	line, article, adaptive := new(chart.Line), &chart.Line{Series: 1}, new(chart.Reference)
+	standard := b.cell(BatchAdaptive)
+	for _, c := range b.cells {
+		if c == standard {
+			continue
+		}
+		x := float64(len(line.X))
+		line.X, line.Y = append(line.X, x), append(line.Y, ours(c))
+		if p, ok := publishedBatch(c.Param(paramBatch)); ok {
+			article.X, article.Y = append(article.X, x), append(article.Y, published(p))
+		}
+		if standard != nil {
+			adaptive.X, adaptive.Y = append(adaptive.X, x), append(adaptive.Y, ours(standard))
+		}
+	}
+	panel := chart.Panel{Y: y, Marks: []chart.Mark{line, article}}
+	if standard != nil {
+		panel.Marks = append(panel.Marks, adaptive)
+	}
+	return panel
 }
 
 // verdict compares the default with the best fixed size, if both were measured.

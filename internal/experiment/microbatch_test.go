@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/results"
 )
@@ -66,6 +67,14 @@ func TestMicrobatchTables(t *testing.T) {
         32    9.38 ms      32k    16.0         4.8 s  380 µs   18 ms     625k    10.4
   adaptive    9.68 ms      31k    15.5             -       -       -        -       -
 `, "\n"), captions.ReplaceAllString(text.String(), ""))
+
+	panels := page.Sections[0].Figures[0].Panels
+	require.Len(t, panels, 3, "rate, gain and mean")
+	assert.Equal(t, []chart.Mark{
+		&chart.Line{X: []float64{0, 1, 2, 3}, Y: []float64{1, 0.5, 8, 16}},
+		&chart.Line{Series: 1, X: []float64{0, 1, 2, 3}, Y: []float64{1, 34.5 / 60, 550.0 / 60, 625.0 / 60}},
+		&chart.Reference{X: []float64{0, 1, 2, 3}, Y: []float64{15.5, 15.5, 15.5, 15.5}},
+	}, panels[1].Marks)
 
 	lone := page.Sections[1]
 	assert.Len(t, lone.Tables[0].Rows, 3, "unbatched, the article's size and the default")
