@@ -76,6 +76,25 @@ func TestTheMeasuresOfReadsAreRelatedToTheirNumber(t *testing.T) {
 	assert.Equal(t, leastRead, meanRead(&results.Run{}))
 }
 
+// TestOurReadsStandBesideTheArticles: those of the same distribution, skew and number of callers.
+func TestOurReadsStandBesideTheArticles(t *testing.T) {
+	e := Reads{Distributions: []workload.Distribution{workload.Uniform, workload.Zipfian, workload.ScrambledZipfian}, Threads: []int{1, 4}}.Experiment()
+	r := new(results.Result)
+	for i, c := range e.Cells {
+		cell := &results.Cell{Params: c.Params, Runs: []*results.Run{oneRun(float64(1000 * (2 - i%2)))}}
+		if cell.Param(paramDistribution) != string(workload.Uniform) {
+			cell.Workload = map[string]any{"theta": 0.999}
+		}
+		r.Cells = append(r.Cells, cell)
+	}
+	var ours []string
+	for _, row := range jitcaskReads(r, readPairs(r)).Tables[0].Rows {
+		ours = append(ours, row[2].Text)
+	}
+	const four = "2k by 4 threads (200 %)"
+	assert.Equal(t, []string{"-", "2k by 1 thread (200 %)", four, "-", four, four}, ours)
+}
+
 func TestWhatAFurtherKeyCosts(t *testing.T) {
 	e := Restart{Keys: []uint64{1000, 2000}, LogBytes: []int64{0}, Config: workload.Config{ValueBytes: 100}}.Experiment()
 	r := &results.Result{}
@@ -87,6 +106,24 @@ func TestWhatAFurtherKeyCosts(t *testing.T) {
 	perKey, ok := newRestarts(r).furtherKey(measureHeap)
 	assert.True(t, ok)
 	assert.InDelta(t, 20, perKey, 1e-9)
+	rows := newRestarts(r).startsElsewhere().Tables[0].Rows
+	assert.Equal(t, "1 ms with 977 KiB", rows[0][2].Text, "of the most keys, after a kill")
+	assert.Equal(t, "0 B a further key", rows[1][2].Text)
+}
+
+// TestGainsOfACacheStandBesideCruzDBs: rates differ by the machine, gains less so.
+func TestGainsOfACacheStandBesideCruzDBs(t *testing.T) {
+	r := new(results.Result)
+	for i, cache := range []string{"4MiB", "8GiB"} {
+		r.Cells = append(r.Cells, &results.Cell{Params: CoreParams("C", cache, 1), Runs: []*results.Run{oneRun(float64(1000 * (1 + i)))}})
+	}
+	table := newYCSB(r).cruzDB().Tables[0]
+	assert.Equal(t, []string{"workload", "kvd 4MiB", "kvd 8GiB", "large / small", "CruzDB 4MiB", "CruzDB 8GiB", "large / small"}, table.Head)
+	var row []string
+	for _, e := range table.Rows[0] {
+		row = append(row, e.Text)
+	}
+	assert.Equal(t, []string{"C", "1k (1)", "2k (1)", "2x", "11.6k", "65k", "5.62x"}, row)
 }
 
 // TestStartsAreDrawnInTheOrderOfTheLog: a line would go back otherwise.
