@@ -28,6 +28,7 @@ func meteredServer(t *testing.T) (address, pages string) {
 	t.Cleanup(func() { assert.NoError(t, target.Close()) })
 	s := httptest.NewServer(admin.Handler(&admin.Source{
 		Store:     func() (engine.Stats, bool) { return target.(*serverTarget).engine.engine.Stats(), true },
+		Member:    func() (admin.Member, bool) { return admin.Member{}, false },
 		Traffic:   func() admin.Traffic { return admin.Traffic{} },
 		Incidents: func() admin.Incidents { return admin.Incidents{} },
 		Checks:    func() []admin.Check { return nil },
