@@ -139,7 +139,7 @@ func (a *arena) slot(ctx context.Context, c *cell, who *contestant, s *slot) err
 		}
 		return errors.Join(err, disk.Sync(a.dir), server.Freeze())
 	}
-	job.Options.Address, job.ServerPID = server.Address, server.PID()
+	job.Options.Address, job.ServerPIDs = server.Address, server.PIDs()
 	return errors.Join(a.measure(ctx, who, job, s), server.Freeze())
 }
 
@@ -216,9 +216,17 @@ func (a *arena) server(ctx context.Context, name string) (*server.Server, error)
 		if err := s.Settle(ctx); err != nil {
 			return nil, err
 		}
-		a.progress.Line("%s: %d keys in %.1f s, settled in %.1f s", name, a.keys, took.Seconds(), (time.Since(begin) - took).Seconds())
+		a.progress.Line("%s: %d keys in %.1f s, settled in %.1f s", name, a.keysOf(s), took.Seconds(), (time.Since(begin) - took).Seconds())
 	}
 	return s, errors.Join(disk.Sync(a.dir), s.Freeze())
+}
+
+// keysOf is how many keys a server is filled with.
+func (a *arena) keysOf(s *server.Server) int {
+	if s.Kind.Cluster() {
+		return min(a.keys, clusterKeys)
+	}
+	return a.keys
 }
 
 // fill puts the keys of a server, and returns false if it is measured empty.
@@ -232,7 +240,7 @@ func (a *arena) fill(ctx context.Context, s *server.Server) (filled bool, err er
 	}
 	_, err = a.do(ctx, s.Kind.Name, &assignment{
 		Client: by, Options: client.Options{Address: s.Address, Callers: fillers, Timeout: a.timeout},
-		Fill: &filling{uint64(a.keys), a.valueBytes, fillers},
+		Fill: &filling{uint64(a.keysOf(s)), a.valueBytes, fillers, s.Kind.Cluster()},
 	})
 	return true, err
 }

@@ -37,6 +37,9 @@ func conditionalCell(callers int) string {
 const (
 	memoryCell    = "get/set 50/50 sync, 256 callers, servers just filled"
 	etcdCell      = "set sync, 256 callers, etcd"
+	clusterSet    = "set, 256 callers, three nodes"
+	clusterGet    = "get, 256 callers, three nodes"
+	clusterLone   = "set, 1 caller, three nodes"
 	memcachedCell = "get, 256 callers, memcached"
 	loneGetCell   = "get, 1 caller"
 	lonePutCell   = "set sync, 1 caller"
@@ -45,7 +48,7 @@ const (
 )
 
 // rows are the values of the flag.
-var rows = []string{"memory", "get", "mix", "set", "buffered", "update", "view", "conditional", "etcd", "memcached", "lone", "overload", "idle"}
+var rows = []string{"memory", "get", "mix", "set", "buffered", "update", "view", "conditional", "etcd", "cluster", "memcached", "lone", "overload", "idle"}
 
 var (
 	getCallers         = []int{64, 256, 1024}
@@ -62,6 +65,10 @@ const ownKeys = 64
 
 // leastKeys lets each caller have keys of its own.
 const leastKeys = 256
+
+// clusterKeys is the number of keys that clusters are filled with, and measured on, beside a single
+// node: few, as etcd takes long to put them.
+const clusterKeys = 100_000
 
 // busyClients is how many clients are busy beside idle connections, each with one
 // connection and one caller.
@@ -105,10 +112,16 @@ func cells(o *options) (all []cell) {
 		all = append(all, cell{row: "conditional", name: conditionalCell(n), contestants: []string{oursIfVersion, oursIfValue, ours}, sync: true, load: l})
 	}
 	lone := closed(1, 0)
+	cluster := func(name string, callers, getPercent int) cell {
+		l := closed(callers, getPercent)
+		l.Keys = min(l.Keys, clusterKeys)
+		return cell{row: "cluster", name: name, contestants: []string{oursCluster, etcdCluster, ours}, sync: true, load: l}
+	}
 	peak := closed(peakCallers, 50) // long enough for the overload to be five times as much
 	peak.Warmup, peak.Duration = o.overload/15, o.overload/5
 	return append(all,
 		cell{row: "etcd", name: etcdCell, contestants: []string{ours, etcd}, sync: true, load: closed(256, 0)},
+		cluster(clusterSet, 256, 0), cluster(clusterGet, 256, 100), cluster(clusterLone, 1, 0),
 		cell{row: "memcached", name: memcachedCell, contestants: []string{ours, gomemcache}, load: closed(256, 100)},
 		cell{row: "lone", name: loneGetCell, contestants: []string{ours, rueidis, echo, oursx16, oursx64}, sync: true, load: closed(1, 100)},
 		cell{row: "lone", name: lonePutCell, contestants: []string{ours, rueidis, echo, appendOnly}, sync: true, load: lone},

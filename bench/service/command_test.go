@@ -110,6 +110,24 @@ func TestKvdIsMeasuredBesideItself(t *testing.T) {
 	assert.NotContains(t, stdout, "NaN")
 }
 
+// A cluster is measured beside a single node: all its processes count.
+func TestAClusterIsMeasured(t *testing.T) {
+	t.Setenv("PATH", "")
+	stdout, stderr, slots := runCompare(t, testOptions(t, "cluster"))
+	assert.Contains(t, stderr, "SKIPPED: etcd, three nodes: etcd-cluster: there is no etcd\n")
+	require.Len(t, slots, 3*2)
+	for _, s := range slots {
+		assert.Positive(t, s.Run.ServerBytes, s)
+	}
+	for _, row := range []string{
+		"set, 256 callers, three nodes, beside one node +kvd +[0-9.]+ k/s +[0-9.]+x .*-", "get, 256 callers, three nodes, beside one node +kvd .*-",
+		"set, 1 caller, three nodes, p50, beside one node +kvd +[0-9.]+ us .*-",
+	} {
+		assert.Regexp(t, `(?m)^ *`+row+` +(yes|NO|-)$`, stdout)
+	}
+	assert.Contains(t, stdout, "NOT MEASURED: get, 256 callers, three nodes\n")
+}
+
 func TestContestantsTakeTurns(t *testing.T) {
 	o := testOptions(t, "lone")
 	o.rounds, o.contestants = 2, []string{ours, echo, appendOnly}

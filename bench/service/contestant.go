@@ -48,6 +48,9 @@ const (
 	echo       = "gRPC echo"
 	appendOnly = "append"
 	echoAppend = "echo + append" // computed from the two
+
+	oursCluster = "kvd, three nodes"
+	etcdCluster = "etcd, three nodes"
 )
 
 // idleConnections is the number that the goal states.
@@ -72,6 +75,8 @@ var contestants = []contestant{
 	{name: redisBench, server: redisApart, tool: true},
 	{name: gomemcache, client: client.GoMemcache, server: "memcached"},
 	{name: etcd, client: client.Etcd, server: "etcd"},
+	{name: oursCluster, client: client.KVD, server: "kvd-cluster"},
+	{name: etcdCluster, client: client.Etcd, server: "etcd-cluster"},
 	{name: echo, client: client.Echo, server: "echo", echoes: true},
 	{name: appendOnly, client: client.AppendAlone, echoes: true},
 }
@@ -127,7 +132,7 @@ func kinds(kvdBinary string) (map[string]*server.Kind, error) {
 	for _, k := range []*server.Kind{
 		server.KVD(kvdBinary, 4), server.KVD(kvdBinary, 0), server.Redis("always", ""), server.Redis("everysec", ""),
 		server.Redis("always", apart), server.Redis("everysec", apart),
-		server.Memcached(), server.Etcd(), echo,
+		server.Memcached(), server.Etcd(), server.KVDCluster(kvdBinary), server.EtcdCluster(), echo,
 	} {
 		all[k.Name] = k
 	}
@@ -138,8 +143,10 @@ func kinds(kvdBinary string) (map[string]*server.Kind, error) {
 // measured empty.
 func loader(server string) string {
 	switch server {
-	case "kvd-4", "kvd":
+	case "kvd-4", "kvd", "kvd-cluster":
 		return client.KVD
+	case "etcd-cluster":
+		return client.Etcd
 	case "redis-always", "redis-everysec":
 		return client.Rueidis
 	case "memcached":

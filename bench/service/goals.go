@@ -41,6 +41,12 @@ var goals = slices.Concat(
 	memoryGoals(512),
 	[]goal{
 		newGoal("etcd set, 256 callers", etcdCell, rate, 10, ours, etcd),
+		newGoal(clusterSet, clusterSet, rate, 8, oursCluster, etcdCluster),
+		newGoal(clusterSet+", beside one node", clusterSet, rate, 0, oursCluster, ours),
+		newGoal(clusterGet, clusterGet, rate, 8, oursCluster, etcdCluster),
+		newGoal(clusterGet+", beside one node", clusterGet, rate, 0, oursCluster, ours),
+		newGoal(clusterLone+", p50", clusterLone, callP50, 1.3, oursCluster, etcdCluster),
+		newGoal(clusterLone+", p50, beside one node", clusterLone, callP50, 0, oursCluster, ours),
 		newGoal("memcached get, 256 callers", memcachedCell, rate, 3, ours, gomemcache),
 		newGoal("get, batches of 16, keys", loneGetCell, rate, 3, oursx16, ours),
 		newGoal("get, batches of 64, keys", loneGetCell, rate, 5, oursx64, ours),

@@ -23,7 +23,7 @@ func holdIdle(ctx context.Context, n int, job *assignment) (*idleClients, error)
 	}
 	_, err = ask(w, &assignment{Hold: n, Options: client.Options{Address: job.Options.Address}})
 	if err == nil {
-		err = process.Settle(ctx, w.PID(), job.ServerPID)
+		err = process.Settle(ctx, append(job.ServerPIDs, w.PID())...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.Close())

@@ -16,6 +16,12 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "worker", "echo-server":
 			os.Exit(run())
+		case "cluster":
+			if err := servertest.Init(os.Args[3:]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(command.ExitError)
+			}
+			os.Exit(command.ExitOK)
 		case "serve":
 			if err := servertest.Serve(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)

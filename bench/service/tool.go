@@ -54,7 +54,7 @@ func runRedisBenchmark(ctx context.Context, l *load.Closed, s *server.Server, ca
 	if l.GetPercent == 100 {
 		what = "get"
 	}
-	before, err := process.CPU(s.PID())
+	before, err := process.CPU(s.PIDs()[0])
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func runRedisBenchmark(ctx context.Context, l *load.Closed, s *server.Server, ca
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", redisBench, err, stderr.Bytes())
 	}
-	after, err := process.CPU(s.PID())
+	after, err := process.CPU(s.PIDs()[0])
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func runRedisBenchmark(ctx context.Context, l *load.Closed, s *server.Server, ca
 	} else {
 		o.Sets = kind
 	}
-	pid := strconv.Itoa(s.PID())
+	pid := strconv.Itoa(s.PIDs()[0])
 	o.ServerBytes, o.ServerPeakBytes = process.StatusBytes(pid, "VmRSS:"), process.StatusBytes(pid, "VmHWM:")
 	return o, nil
 }

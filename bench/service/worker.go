@@ -23,8 +23,8 @@ type assignment struct {
 	Options client.Options `json:"options"`
 	// Clients is the number of clients that share the callers.
 	Clients int `json:"clients"`
-	// ServerPID is the process whose processor time and memory are measured; 0: none.
-	ServerPID int `json:"serverPID,omitempty"`
+	// ServerPIDs are the processes whose processor time and memory are measured.
+	ServerPIDs []int `json:"serverPIDs,omitempty"`
 
 	Fill *filling     `json:"fill,omitempty"`
 	Load *load.Closed `json:"load,omitempty"`
@@ -39,6 +39,21 @@ type filling struct {
 	Keys       uint64 `json:"keys"`
 	ValueBytes int    `json:"valueBytes"`
 	Callers    int    `json:"callers"`
+	// Elects says that the server takes no writes until its nodes have chosen a leader.
+	Elects bool `json:"elects,omitempty"`
+}
+
+// electTime is how long a cluster may take to choose a leader.
+const electTime = 20 * time.Second
+
+// await waits until the server takes writes.
+func (f *filling) await(ctx context.Context, t load.Target) (err error) {
+	for begun := time.Now(); time.Since(begun) < electTime; {
+		if err = load.Fill(ctx, t, 1, f.ValueBytes, 1); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("after %v: %w", electTime, err)
 }
 
 // answer is the output of a client process.
@@ -111,6 +126,11 @@ func work(ctx context.Context, in *json.Decoder, out *json.Encoder) (err error) 
 	}
 	targets := client.Targets(clients)
 	if f := a.Fill; f != nil {
+		if f.Elects {
+			if err := f.await(ctx, targets[0]); err != nil {
+				return err
+			}
+		}
 		if err := load.Fill(ctx, targets[0], f.Keys, f.ValueBytes, f.Callers); err != nil {
 			return err
 		}
@@ -152,25 +172,27 @@ func measure(ctx context.Context, a *assignment, targets []load.Target) (*outcom
 			return nil, err
 		}
 	}
-	if a.ServerPID != 0 {
-		pid := strconv.Itoa(a.ServerPID)
-		o.ServerBytes, o.ServerPeakBytes = process.StatusBytes(pid, "VmRSS:"), process.StatusBytes(pid, "VmHWM:")
+	for _, id := range a.ServerPIDs {
+		pid := strconv.Itoa(id)
+		o.ServerBytes += process.StatusBytes(pid, "VmRSS:")
+		o.ServerPeakBytes += process.StatusBytes(pid, "VmHWM:")
 	}
 	return &o, nil
 }
 
-func (a *assignment) serverCPU() (time.Duration, error) {
-	if a.ServerPID == 0 {
-		return 0, nil
+func (a *assignment) serverCPU() (all time.Duration, err error) {
+	for _, pid := range a.ServerPIDs {
+		used, e := process.CPU(pid)
+		all, err = all+used, errors.Join(err, e)
 	}
-	return process.CPU(a.ServerPID)
+	return all, err
 }
 
-func (a *assignment) forgetPeak() error {
-	if a.ServerPID == 0 {
-		return nil
+func (a *assignment) forgetPeak() (err error) {
+	for _, pid := range a.ServerPIDs {
+		err = errors.Join(err, process.ForgetPeak(pid))
 	}
-	return process.ForgetPeak(a.ServerPID)
+	return err
 }
 
 // hold holds connections until it is told to count them.

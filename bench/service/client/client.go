@@ -19,6 +19,7 @@ type Client interface {
 
 // Options describe the server and how it is used.
 type Options struct {
+	// Address of a cluster has those of all nodes, separated by commas.
 	Address string `json:"address"`
 	// Sync makes sets wait for the disk. For Redis the server decides that.
 	Sync bool `json:"sync"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -12,7 +13,7 @@ import (
 type etcdClient struct{ c *clientv3.Client }
 
 func openEtcd(o Options) (Client, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{o.Address}, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(o.Address, ","), Logger: zap.NewNop()})
 	if err != nil {
 		return nil, err
 	}

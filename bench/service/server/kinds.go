@@ -1,10 +1,13 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -67,10 +70,71 @@ func Etcd() *Kind {
 		if err != nil {
 			peer = "127.0.0.1:2380"
 		}
-		return []string{"--data-dir", dir + "/data", "--logger", "zap", "--log-level", "error",
-			"--listen-client-urls", "http://" + address, "--advertise-client-urls", "http://" + address,
-			"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
-			"--initial-cluster", "default=http://" + peer, "--quota-backend-bytes", strconv.Itoa(8 << 30)}
+		return etcdArgs("default", address, peer, "default=http://"+peer, dir)
+	}}
+}
+
+// etcdArgs is the command line of a node.
+func etcdArgs(name, address, peer, members, dir string) []string {
+	return []string{"--name", name, "--data-dir", dir + "/data", "--logger", "zap", "--log-level", "error",
+		"--listen-client-urls", "http://" + address, "--advertise-client-urls", "http://" + address,
+		"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
+		"--initial-cluster", members, "--quota-backend-bytes", strconv.Itoa(8 << 30)}
+}
+
+// clusterNodes is the number of nodes of a cluster.
+const clusterNodes = 3
+
+// KVDCluster is a cluster of kvd servers, which keep the same data.
+func KVDCluster(binary string) *Kind {
+	return &Kind{Name: "kvd-cluster", Binary: binary, nodes: func() ([]*Kind, error) {
+		peers, err := freeAddresses(clusterNodes)
+		if err != nil {
+			return nil, err
+		}
+		var members []string
+		for i, peer := range peers {
+			members = append(members, fmt.Sprintf("%d=%s", i+1, peer))
+		}
+		var nodes []*Kind
+		for i := range clusterNodes {
+			node := KVD(binary, 0)
+			node.Name = fmt.Sprintf("kvd-node%d", i+1)
+			node.prepare = func(ctx context.Context, dir string) error {
+				made, err := exec.CommandContext(ctx, binary, "cluster", "init", "--data", dir+"/data", "--node", strconv.Itoa(i+1),
+					"--cluster", "00000000000be7c4", "--members", strings.Join(members, ",")).CombinedOutput()
+				if err != nil {
+					return fmt.Errorf("kvd cluster init: %w\n%s", err, made)
+				}
+				return nil
+			}
+			serve := node.args
+			node.args = func(address, dir string) []string { return append(serve(address, dir), "--cluster=true") }
+			nodes = append(nodes, node)
+		}
+		return nodes, nil
+	}}
+}
+
+// EtcdCluster is a cluster of etcd servers.
+func EtcdCluster() *Kind {
+	return &Kind{Name: "etcd-cluster", Binary: "etcd", nodes: func() ([]*Kind, error) {
+		peers, err := freeAddresses(clusterNodes)
+		if err != nil {
+			return nil, err
+		}
+		var members []string
+		for i, peer := range peers {
+			members = append(members, fmt.Sprintf("etcd-node%d=http://%s", i+1, peer))
+		}
+		var nodes []*Kind
+		for i, peer := range peers {
+			name := fmt.Sprintf("etcd-node%d", i+1)
+			nodes = append(nodes, &Kind{Name: name, Binary: "etcd", args: func(address, dir string) []string {
+				return etcdArgs(name, address, peer, strings.Join(members, ","), dir)
+			}})
+		}
+		return nodes, nil
 	}}
 }
 

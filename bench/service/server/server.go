@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,6 +28,9 @@ type Kind struct {
 	args func(address, dir string) []string
 	// announces says that the server chooses its address and prints READY listen=ADDR.
 	announces bool
+	// nodes makes the kinds of the processes of a cluster, which has no args of its own; nil: the
+	// service is one process.
+	nodes func() ([]*Kind, error)
 	// prepare makes what the server needs in its empty directory; nil: nothing.
 	prepare func(ctx context.Context, dir string) error
 	// user is the user that the server runs as; nil: that of this process.
@@ -40,6 +44,9 @@ func (m *Missing) Error() string {
 	return fmt.Sprintf("%s: there is no %s", m.Kind.Name, m.Kind.Binary)
 }
 
+// Cluster reports whether the service has several processes.
+func (k *Kind) Cluster() bool { return k.nodes != nil }
+
 // Find returns a *Missing if the service cannot be started here.
 func (k *Kind) Find() error {
 	if _, err := exec.LookPath(k.Binary); err != nil {
@@ -51,7 +58,8 @@ func (k *Kind) Find() error {
 // Server is a running service.
 type Server struct {
 	Kind    *Kind
-	Address string
+	Address string    // of a cluster those of all nodes, separated by commas
+	nodes   []*Server // of a cluster, which has none of what follows but dir
 	cmd     *exec.Cmd
 	dir     string
 	log     *os.File
@@ -67,6 +75,9 @@ const startTime = 20 * time.Second
 func Start(ctx context.Context, k *Kind, dir string) (s *Server, err error) {
 	if err := k.Find(); err != nil {
 		return nil, err
+	}
+	if k.Cluster() {
+		return startNodes(ctx, k, dir)
 	}
 	s = &Server{Kind: k, dir: filepath.Join(dir, k.Name), Address: "127.0.0.1:0", ended: make(chan struct{})}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
@@ -158,8 +169,17 @@ func (s *Server) whyEnded() error {
 
 var errEnded = errors.New("it was not told to")
 
-// PID returns the id of the process.
-func (s *Server) PID() int { return s.cmd.Process.Pid }
+// PIDs returns the ids of the processes.
+func (s *Server) PIDs() []int {
+	if s.nodes == nil {
+		return []int{s.cmd.Process.Pid}
+	}
+	var pids []int
+	for _, node := range s.nodes {
+		pids = append(pids, node.PIDs()...)
+	}
+	return pids
+}
 
 // Freeze stops all threads of the server until Thaw, so that its background work
 // neither disturbs the measurement of another contestant nor proceeds unmeasured.
@@ -169,6 +189,9 @@ func (s *Server) Freeze() error { return s.signal(syscall.SIGSTOP) }
 func (s *Server) Thaw() error { return s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) error {
+	if s.nodes != nil {
+		return s.each(func(node *Server) error { return node.signal(sig) })
+	}
 	err := s.cmd.Process.Signal(sig)
 	if errors.Is(err, os.ErrProcessDone) {
 		<-s.ended
@@ -181,13 +204,16 @@ func (s *Server) signal(sig syscall.Signal) error {
 }
 
 // Settle returns when the server has been idle for a while: see process.Settle.
-func (s *Server) Settle(ctx context.Context) error { return process.Settle(ctx, s.PID()) }
+func (s *Server) Settle(ctx context.Context) error { return process.Settle(ctx, s.PIDs()...) }
 
 // stopTime is how long a server may take to end.
 const stopTime = 20 * time.Second
 
 // Stop ends the server and removes its files. It ignores the exit status.
 func (s *Server) Stop() error {
+	if s.nodes != nil {
+		return errors.Join(s.each((*Server).Stop), os.RemoveAll(s.dir))
+	}
 	for _, sig := range []os.Signal{syscall.SIGCONT, syscall.SIGTERM} {
 		if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
@@ -204,12 +230,58 @@ func (s *Server) Stop() error {
 	return errors.Join(s.log.Close(), os.RemoveAll(s.dir))
 }
 
+// startNodes starts the processes of a cluster.
+func startNodes(ctx context.Context, k *Kind, dir string) (*Server, error) {
+	kinds, err := k.nodes()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Kind: k, dir: filepath.Join(dir, k.Name)}
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, kind := range kinds {
+		node, err := Start(ctx, kind, s.dir)
+		if err != nil {
+			return nil, errors.Join(err, s.Stop())
+		}
+		s.nodes, addresses = append(s.nodes, node), append(addresses, node.Address)
+	}
+	s.Address = strings.Join(addresses, ",")
+	return s, nil
+}
+
+// each calls do for the nodes at the same time.
+func (s *Server) each(do func(*Server) error) error {
+	errs := make([]error, len(s.nodes))
+	var all sync.WaitGroup
+	for i, node := range s.nodes {
+		all.Go(func() { errs[i] = do(node) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
 // freeAddress returns an unused address. If another process takes it first, the server
 // does not start, and reports that.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	all, err := freeAddresses(1)
 	if err != nil {
 		return "", err
 	}
-	return l.Addr().String(), l.Close()
+	return all[0], nil
+}
+
+// freeAddresses returns n different ones.
+func freeAddresses(n int) (addresses []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, l.Close()) }()
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses, nil
 }
