@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -183,7 +182,7 @@ func (p *metricsPage) read() (metrics, error) {
 	return m, nil
 }
 
-// parseMetrics reads Prometheus' text format. Summaries are left out.
+// parseMetrics reads Prometheus' text format.
 func parseMetrics(page io.Reader) (metrics, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(page)
@@ -191,31 +190,18 @@ func parseMetrics(page io.Reader) (metrics, error) {
 		return nil, err
 	}
 	m := make(metrics)
-	for name, family := range families {
-		for _, one := range family.GetMetric() {
-			m.add(name, one)
+	for _, family := range families {
+		samples, err := expfmt.ExtractSamples(new(expfmt.DecodeOptions), family)
+		if err != nil {
+			return nil, err
+		}
+		for _, sample := range samples {
+			name := string(sample.Metric[model.MetricNameLabel])
+			if label := cmp.Or(sample.Metric[model.BucketLabel], sample.Metric["level"]); label != "" {
+				name += " " + string(label)
+			}
+			m[name] += float64(sample.Value)
 		}
 	}
 	return m, nil
-}
-
-// add adds a metric to those of the same name and level.
-func (m metrics) add(name string, one *dto.Metric) {
-	if one.GetSummary() != nil {
-		return
-	}
-	if h := one.GetHistogram(); h != nil {
-		m[name+"_sum"] += h.GetSampleSum()
-		m[name+"_count"] += float64(h.GetSampleCount())
-		for _, b := range h.GetBucket() {
-			m[fmt.Sprintf("%s_bucket %v", name, b.GetUpperBound())] += float64(b.GetCumulativeCount())
-		}
-		return
-	}
-	for _, label := range one.GetLabel() {
-		if label.GetName() == "level" {
-			name += " " + label.GetValue()
-		}
-	}
-	m[name] += one.GetCounter().GetValue() + one.GetGauge().GetValue() + one.GetUntyped().GetValue() // it has one of them
 }

@@ -154,8 +154,6 @@ kvd_batch_ops_count{partition="1"} 4
 kvd_writes_total{file="a=\"b\" 1"} 3
 # TYPE kvd_up gauge
 kvd_up 1
-# TYPE kvd_pause summary
-kvd_pause{quantile="0.5"} 1
 `))
 	require.NoError(t, err)
 	assert.Equal(t, metrics{
