@@ -276,16 +276,19 @@ func (c *Core) turn(out *Output) {
 	if ready.SoftState != nil {
 		c.becomes(*ready.SoftState)
 	}
+	begun := c.term
 	if !raft.IsEmptyHardState(ready.HardState) {
 		c.term = ready.GetTerm()
 	}
 	c.proposals.place(ready.Entries)
+	messages := ready.Messages
+	if c.role.RaftState == raft.StateLeader && c.term == begun && ready.MustSync {
+		messages = c.sendEntries(messages)
+	}
 	if c.persist(ready); c.err != nil {
 		return
 	}
-	if len(ready.Messages) > 0 {
-		c.config.Transport.Send(ready.Messages)
-	}
+	c.send(messages)
 	for _, e := range ready.CommittedEntries {
 		if c.apply(e, out); c.err != nil {
 			return
@@ -294,6 +297,27 @@ func (c *Core) turn(out *Output) {
 	c.reads.confirm(c.config, ready.ReadStates)
 	c.reads.answer(c.applied.Index, out)
 	c.guard(func() error { c.node.Advance(ready); return nil })
+}
+
+// sendEntries sends the entries of a leader, before it syncs them itself, and returns the other
+// messages. They depend on nothing but the term and the vote by which it leads, which are synced.
+func (c *Core) sendEntries(messages []*pb.Message) (others []*pb.Message) {
+	var entries []*pb.Message
+	for _, m := range messages {
+		if m.GetType() == pb.MsgApp {
+			entries = append(entries, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	c.send(entries)
+	return others
+}
+
+func (c *Core) send(messages []*pb.Message) {
+	if len(messages) > 0 {
+		c.config.Transport.Send(messages)
+	}
 }
 
 // persist writes the hard state and the entries, and syncs them if a message or the state

@@ -89,6 +89,36 @@ func TestNoMessageBeforeTheSync(t *testing.T) {
 	require.Greater(t, acks, 5)
 }
 
+// Entries leave a leader before it syncs them. If that fails, their outcome is uncertain, and the
+// others go on with them.
+func TestEntriesLeaveBeforeTheSync(t *testing.T) {
+	w := newWorld(t, 1, 3)
+	n := w.leader()
+	require.Equal(t, Committed, w.write(n).Result)
+	early := 0
+	w.onSend = func(from *simNode, m *pb.Message) {
+		if from != n || m.GetType() != pb.MsgApp || len(m.GetEntries()) == 0 {
+			return
+		}
+		last, err := n.reopen(n.disk.CrashImage(vfs.DropAll, nil)).LastIndex()
+		require.NoError(t, err)
+		if newest := m.GetEntries()[len(m.GetEntries())-1]; last < newest.GetIndex() {
+			early++
+		}
+	}
+	require.Equal(t, Committed, w.write(n).Result)
+	require.Equal(t, 2, early, "to both other nodes")
+
+	n.fs.SetInjector(faultfs.FailAt(0, syscall.EIO, false, faultfs.OnKind(faultfs.Sync)))
+	tenure, ok := n.core.Tenure()
+	require.True(t, ok)
+	require.NoError(t, n.core.Propose(tenure, 77, simRecord{77, 1, 3}.encode(0)))
+	out, err := n.core.Process()
+	require.ErrorIs(t, err, syscall.EIO)
+	require.Equal(t, []Outcome{{ID: 77, Result: Uncertain}}, out.Outcomes)
+	require.Equal(t, 4, early)
+}
+
 // C2: after a failed sync nothing leaves, not even a vote.
 func TestNothingAfterAFailedSync(t *testing.T) {
 	w := newWorld(t, 1, 3)

@@ -15,13 +15,17 @@
 //
 // Process takes turns until nothing is left to do. In a turn it
 //
-//  1. writes the term, the vote and new entries to the log, and syncs it if there are any or
+//  1. sends new entries to the other nodes, if this one leads,
+//  2. writes the term, the vote and new entries to the log, and syncs it if there are any or
 //     the term or the vote has changed,
-//  2. sends messages,
-//  3. applies committed entries, and answers proposals and reads.
+//  3. sends the other messages,
+//  4. applies committed entries, and answers proposals and reads.
 //
 // C1. No message leaves before what it depends on is synced: a vote, or the acknowledgement of
-// an entry. An entry is synced in this node's log before its state machine sees it.
+// an entry. The entries of a leader depend on its vote alone: the other nodes sync them while it
+// does, and it counts itself among those that have an entry after its own sync (Ongaro,
+// "Consensus: Bridging Theory and Practice", 10.2.1). An entry is synced in this node's log
+// before its state machine sees it.
 // C2. After a failed write or sync, an entry that cannot be read, an error of the state
 // machine, or a state that the library finds impossible, the Core does nothing more. A new
 // one must be made from the disk.
