@@ -43,27 +43,41 @@ func (d *Directory) Restore(ctx context.Context, m *Manifest, replay *Replay, ta
 			return t.readFile(ctx, d.fsys, d.filePath(f), w, f.Size, uint64(f.Sum))
 		})
 		if err != nil {
-			return r.failed(err)
+			return r.ended(err)
 		}
 	}
-	return r.failed(r.end(ctx, t, m, replay))
+	return r.ended(r.end(ctx, t, m, replay))
 }
 
 // restore fills one directory.
 type restore struct {
 	fsys  vfs.FS
 	dir   string
+	lock  io.Closer
 	dirs  map[string]bool // those made, by name
 	store []byte          // the content of STORE
 }
 
 // beginRestore makes the directory, or takes an empty one.
-func beginRestore(fsys vfs.FS, dir string) (*restore, error) {
-	names, err := fsys.List(dir)
-	switch {
-	case errors.Is(err, syscall.ENOTDIR):
+//
+// Errors: vfs.ErrLocked if another process fills it; kv.ErrInvalidArgument if it is not empty.
+func beginRestore(fsys vfs.FS, dir string) (_ *restore, err error) {
+	if err := fsys.MkdirAll(dir); errors.Is(err, syscall.ENOTDIR) {
 		return nil, fmt.Errorf("%w: %s is a file, or one of its parents is; give a directory", kv.ErrInvalidArgument, dir)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	} else if err != nil {
+		return nil, err
+	}
+	r := &restore{fsys: fsys, dir: dir, dirs: map[string]bool{}}
+	if r.lock, err = descriptor.LockFilling(fsys, dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.lock.Close())
+		}
+	}()
+	names, err := fsys.List(dir)
+	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
@@ -75,20 +89,17 @@ func beginRestore(fsys vfs.FS, dir string) (*restore, error) {
 			return nil, fmt.Errorf("%w: %s is not empty: it holds %s; restore into a new or empty directory", kv.ErrInvalidArgument, dir, name)
 		}
 	}
-	r := &restore{fsys: fsys, dir: dir, dirs: map[string]bool{}}
-	if err := fsys.MkdirAll(dir); err != nil {
-		return nil, err
-	}
 	if err := fsys.SyncDir(path.Dir(path.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return nil, err
 	}
 	return r, vfs.WriteAtomic(fsys, path.Join(dir, descriptor.RestoringName), []byte(restoring))
 }
 
-// failed says what to do about an error.
-func (r *restore) failed(err error) error {
+// ended unlocks the directory, and says what to do about an error.
+func (r *restore) ended(err error) error {
+	unlocked := r.lock.Close()
 	if err == nil {
-		return nil
+		return unlocked
 	}
 	return fmt.Errorf("%w; %s holds an unfinished restore: remove it before the next attempt", err, r.dir)
 }

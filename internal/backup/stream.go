@@ -79,7 +79,7 @@ func RestoreStream(ctx context.Context, in io.Reader, plan func(*Manifest) (*Rep
 	if err == nil {
 		err = r.end(ctx, t, m, replay)
 	}
-	return m, r.failed(err)
+	return m, r.ended(err)
 }
 
 // VerifyStream reads a stream and compares every checksum.

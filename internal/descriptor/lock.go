@@ -2,6 +2,7 @@ package descriptor
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 
@@ -46,6 +47,19 @@ func LockShared(fsys vfs.FS, dir string) (io.Closer, error) {
 		return held, nil // the directory is locked
 	}
 	return nil, errors.Join(err, held.Close())
+}
+
+// LockFilling locks a directory that is there, and that a restore or a repair is about to fill: of two
+// that do so at once one finds it locked. Where directories cannot be locked it does nothing. It
+// writes nothing.
+//
+// Errors: vfs.ErrLocked, also if a store in the directory is open.
+func LockFilling(fsys vfs.FS, dir string) (io.Closer, error) {
+	held, err := lockDir(fsys, dir, false)
+	if errors.Is(err, vfs.ErrLocked) {
+		err = fmt.Errorf("another process fills %s, or has a store open there: %w", dir, err)
+	}
+	return held, err
 }
 
 // lockDir locks the directory. If another process holds it, the error names the pid in

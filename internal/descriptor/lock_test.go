@@ -57,6 +57,21 @@ func TestAStoreIsLockedByItsLockFileAlone(t *testing.T) {
 	require.NoError(t, held.Close())
 }
 
+func TestADirectoryIsFilledByOneProcess(t *testing.T) {
+	fsys := newDir(t)
+	held, err := LockFilling(fsys, "data")
+	require.NoError(t, err)
+	_, err = LockFilling(fsys, "data")
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	require.ErrorContains(t, err, "another process fills data")
+	_, err = LockShared(fsys, "data")
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	require.NoError(t, held.Close())
+	names, err := fsys.List("data")
+	require.NoError(t, err)
+	assert.Empty(t, names)
+}
+
 func TestManyMayReadAndNoneMayWriteMeanwhile(t *testing.T) {
 	fsys := newDir(t)
 	one, err := LockShared(fsys, "data")

@@ -20,7 +20,7 @@ import (
 // InPlaceOptions of a repair in place. The zero value of every field but Scratch is its default.
 type InPlaceOptions struct {
 	// Scratch is a directory for tables that are needed meanwhile, outside the store. It is new
-	// or empty; Close removes it. Required.
+	// or empty; Close removes it. It is locked, so that no two repairs use one. Required.
 	Scratch string
 	// PlanOnly: Apply will not be called, so the store is locked as by a reader, and nothing in it
 	// changes.
@@ -52,6 +52,7 @@ type InPlaceOptions struct {
 type InPlace struct {
 	*repair
 	lock   io.Closer
+	held   io.Closer // of the scratch directory
 	places []*damagedPart // partitions with damage
 }
 
@@ -59,7 +60,7 @@ type InPlace struct {
 // in place would do: see Report. It changes nothing in dir but LOCK. The caller closes the
 // result.
 //
-// Errors: vfs.ErrLocked if a process has the store open; kv.ErrCorrupt if more than tables and
+// Errors: vfs.ErrLocked if a process has the store open, or another repair uses Scratch; kv.ErrCorrupt if more than tables and
 // value files is damaged; kv.ErrInvalidArgument if the backup is not one of this store;
 // kv.ErrUnsupportedVersion; those of the file system; that of ctx.
 func PlanInPlace(ctx context.Context, fsys vfs.FS, dir string, o InPlaceOptions) (_ *InPlace, err error) {
@@ -83,7 +84,11 @@ func PlanInPlace(ctx context.Context, fsys vfs.FS, dir string, o InPlaceOptions)
 	if err := refuseMember(fsys, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("repair %s: %w", dir, err), lock.Close())
 	}
-	s := &InPlace{lock: lock, repair: &repair{
+	held, err := holdScratch(fsys, o.Scratch)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("repair %s in place: %w", dir, err), lock.Close())
+	}
+	s := &InPlace{lock: lock, held: held, repair: &repair{
 		ctx: ctx, dir: dir, src: &source{FS: fsys}, out: &target{fsys: fsys, dir: o.Scratch},
 		o: Options{Backup: o.Backup, MemoryBytes: o.MemoryBytes, Progress: o.Progress},
 		report: Report{
@@ -95,6 +100,14 @@ func PlanInPlace(ctx context.Context, fsys vfs.FS, dir string, o InPlaceOptions)
 		return nil, errors.Join(fmt.Errorf("repair %s in place: %w", dir, err), s.Close())
 	}
 	return s, nil
+}
+
+// holdScratch makes and locks a scratch directory.
+func holdScratch(fsys vfs.FS, dir string) (io.Closer, error) {
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	return descriptor.LockFilling(fsys, dir)
 }
 
 // errOnlyTables is the error for a store in which more than tables and value files is damaged.
@@ -266,7 +279,7 @@ func (s *InPlace) Close() error {
 	if s.backup != nil {
 		errs = append(errs, s.backup.lock.Close())
 	}
-	errs = append(errs, removeTree(s.out.fsys, s.out.dir), s.lock.Close())
+	errs = append(errs, removeTree(s.out.fsys, s.out.dir), s.held.Close(), s.lock.Close())
 	s.lock = nil
 	return errors.Join(errs...)
 }

@@ -35,7 +35,7 @@ type Options struct {
 // Run makes a new store in target of what can be read of the store in dir, which no process
 // has open. The names are clean. It changes nothing in dir.
 //
-// Damage is in the report. Errors: vfs.ErrLocked if a process has the store open;
+// Damage is in the report. Errors: vfs.ErrLocked if a process has the store open, or fills target;
 // kv.ErrInvalidArgument if target is not empty, if the partition count cannot be derived, or if a
 // restore or repair into dir has not ended;
 // kv.ErrUnsupportedVersion if a newer kvd wrote a file; those of the file system; that of ctx.
@@ -73,6 +73,7 @@ func Run(ctx context.Context, fsys vfs.FS, dir, targetDir string, o Options) (_ 
 		if r.backup != nil {
 			err = errors.Join(err, r.backup.lock.Close())
 		}
+		err = errors.Join(err, r.out.lock.Close())
 	}()
 	if err := r.run(); err != nil {
 		return nil, fmt.Errorf("repair %s: %w; %s holds an unfinished repair: remove it before the next attempt", dir, err, targetDir)

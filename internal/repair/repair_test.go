@@ -291,6 +291,17 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	_, err := Run(t.Context(), disk, "other", repairedDir, Options{})
 	require.ErrorIs(t, err, kv.ErrInvalidArgument)
 	require.ErrorContains(t, err, "no store is here")
+
+	// Another repair is at work there: that it has not ended is no reason to remove the directory.
+	require.NoError(t, disk.MkdirAll(repairedDir))
+	replace(t, disk, path.Join(repairedDir, descriptor.RepairingName), []byte("x"))
+	lock, err := descriptor.LockFilling(disk, repairedDir)
+	require.NoError(t, err)
+	_, err = Run(t.Context(), disk, damagedDir, repairedDir, Options{})
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	require.NoError(t, lock.Close())
+	_, err = Run(t.Context(), disk, damagedDir, repairedDir, Options{})
+	require.ErrorContains(t, err, "a repair that was interrupted")
 }
 
 // A directory that was being filled when that was interrupted is not taken for a damaged store: what

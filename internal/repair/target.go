@@ -22,16 +22,31 @@ type target struct {
 	fsys vfs.FS
 	dir  string
 	dirs []string // those made
+	lock io.Closer
 }
 
 // beginTarget makes the directory, or takes an empty one. It must not lie in the damaged
 // store, which would change that.
-func beginTarget(fsys vfs.FS, dir, damaged string) (*target, error) {
+//
+// Errors: vfs.ErrLocked if another process fills it.
+func beginTarget(fsys vfs.FS, dir, damaged string) (_ *target, err error) {
 	if dir == damaged || damaged == "." && !path.IsAbs(dir) || strings.HasPrefix(dir, strings.TrimSuffix(damaged, "/")+"/") {
 		return nil, fmt.Errorf("%w: %s lies in the damaged store; repair into a directory elsewhere", kv.ErrInvalidArgument, dir)
 	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	t := &target{fsys: fsys, dir: dir}
+	if t.lock, err = descriptor.LockFilling(fsys, dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.lock.Close())
+		}
+	}()
 	names, err := fsys.List(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "lost+found" })
@@ -40,10 +55,6 @@ func beginTarget(fsys vfs.FS, dir, damaged string) (*target, error) {
 		return nil, fmt.Errorf("%w: %s holds a repair that was interrupted; remove the directory and repair again", kv.ErrInvalidArgument, dir)
 	case len(names) > 0:
 		return nil, fmt.Errorf("%w: %s is not empty: it holds %s; repair into a new or empty directory", kv.ErrInvalidArgument, dir, names[0])
-	}
-	t := &target{fsys: fsys, dir: dir}
-	if err := fsys.MkdirAll(dir); err != nil {
-		return nil, err
 	}
 	if err := fsys.SyncDir(path.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return nil, err
