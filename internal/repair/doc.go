@@ -20,20 +20,22 @@
 //
 // # What is done with each part
 //
-// STORE. Without it, the id comes from the headers of the log's segments, or from CLOCK. The
+// STORE. Without it, the id comes from CLOCK or, without that too, from the headers of the log's
+// segments. If CLOCK and the log agree, and STORE does not, STORE is that of another store. The
 // partition count is the smallest one, from the number of directories on, under which every
 // key that was sampled lies in its own partition.
 //
 // Commit log. If recovery accepts it, the repair does what recovery does. Otherwise each
 // frame that verifies counts, also after damage (see wal.Salvage). The records go to the new
-// log with their numbers and request ids.
+// log with their numbers and request ids. A log of another store is not used.
 //
 // A partition of which everything verifies is copied, file by file; the copy is verified. Of
 // any other partition, the repair merges what verifies, all versions of each key by their
 // sequence numbers, into one new delta: whole tables, the blocks of damaged tables, and all
 // writes in the log. So a write that a table has lost and the log still has is there.
 //
-// Value files. A value is taken if its own record verifies, whatever else its file lost.
+// Value files. A value is taken if its own record verifies, whatever else its file lost. Without a
+// manifest every value is read, also those in whole files.
 //
 // Manifest. If CURRENT or its manifest is lost, or a newer table proves that they are an older
 // copy, the manifest with the highest number counts,

@@ -35,12 +35,13 @@ func (r *repair) identity() error {
 		return err
 	case err == nil && r.dirs > d.Partitions:
 		err = descriptor.ErrTooFew(r.dir, d.Partitions, r.dirs-1)
-	case err == nil && len(ids) > 0 && !slices.Contains(ids, d.StoreID) && !(clockErr == nil && clock.StoreID == d.StoreID):
-		err = fmt.Errorf("it is that of store %016x; the log is that of store %016x", d.StoreID, ids[0])
+	case err == nil && !slices.Contains(ids, d.StoreID) && clockErr == nil && slices.Contains(ids, clock.StoreID):
+		err = fmt.Errorf("it is that of store %016x; the log and CLOCK are those of store %016x", d.StoreID, clock.StoreID)
 	}
 	if err == nil {
 		f.Action = Copied
 		r.descriptor = d
+		r.noteForeignLog(ids)
 		return nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,13 +49,26 @@ func (r *repair) identity() error {
 	}
 	f.Action = Lost
 	r.damaged(f, err)
-	if clockErr == nil {
-		ids = append(ids, clock.StoreID)
+	others := ids
+	if clockErr == nil { // it counts more than the log, which is not used then if it is another one
+		others = append([]uint64{clock.StoreID}, ids...)
 	}
-	if err := r.deriveID(ids); err != nil {
+	if err := r.deriveID(others); err != nil {
 		return err
 	}
+	r.noteForeignLog(ids)
 	return r.derivePartitions()
+}
+
+// noteForeignLog notes that the log, whose segments name ids, is that of another store. Two of STORE,
+// CLOCK and the log outvote the third. If CLOCK does not decide, the log is not used: to believe it
+// could invent every key.
+func (r *repair) noteForeignLog(ids []uint64) {
+	id := r.descriptor.StoreID
+	i := slices.IndexFunc(ids, func(other uint64) bool { return other != id })
+	if i >= 0 && !slices.Contains(ids, id) {
+		r.note("The commit log is that of store %016x, and not that of store %016x: nothing of it was used. If STORE or CLOCK is the file that does not belong here, remove it and repair again.", ids[i], id)
+	}
 }
 
 // readDescriptor reads STORE. A damaged format version is told from a newer one: with a

@@ -52,7 +52,7 @@ type InPlaceOptions struct {
 type InPlace struct {
 	*repair
 	lock   io.Closer
-	held   io.Closer // of the scratch directory
+	held   io.Closer      // of the scratch directory
 	places []*damagedPart // partitions with damage
 }
 

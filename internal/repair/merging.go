@@ -179,7 +179,7 @@ func (m *merging) place(e *kv.Entry) (*kv.Entry, error) {
 	}
 	at, _ := kv.ParseValuePointer(e.Value) // the iterator has checked it
 	v := m.values[at.File]
-	if v != nil && v.whole {
+	if v != nil && v.whole && v.rest == nil {
 		return e, nil
 	}
 	err := error(kv.Corruptf(manifest.ValuesName(at.File), -1, "the file is missing"))
@@ -196,6 +196,8 @@ func (m *merging) place(e *kv.Entry) (*kv.Entry, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
+	case v.whole: // it is the value that the entry means
+		return e, nil
 	}
 	if m.pointer, err = m.apart.add(m.value, m.pointer[:0]); err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ type values struct {
 	file  *File
 	meta  kv.ValueFileMeta
 	whole bool              // there is a verified copy
-	rest  *valuefile.Reader // of a damaged one; nil: nothing can be read
+	rest  *valuefile.Reader // of a damaged one, and of one of which no manifest says what it is; nil: nothing can be read
 }
 
 // findVersions finds out which files made up each partition.
@@ -151,6 +151,34 @@ func (p *part) copyFiles() error {
 			return err
 		}
 	}
+	if p.version == nil {
+		return p.checkNeeds()
+	}
+	return nil
+}
+
+// checkNeeds looks, without a manifest, for value files that have less than a table needs of them:
+// these are files of another store.
+func (p *part) checkNeeds() error {
+	for _, t := range p.tables {
+		if !t.whole {
+			continue
+		}
+		for _, ref := range t.meta.Values {
+			v := p.values[ref.File]
+			if v == nil || !v.whole || ref.Values <= v.meta.Values && ref.Bytes <= v.meta.Bytes {
+				continue
+			}
+			name := manifest.ValuesName(ref.File)
+			p.damaged(v.file, kv.Corruptf(name, -1, "it is another file: it holds %s, and %s needs %d values of %d bytes",
+				verify.DescribeValues(&v.meta), t.file.Path, ref.Values, ref.Bytes))
+			v.whole, v.file.Action = false, Lost
+			if err := errors.Join(v.rest.Close(), p.out.fsys.Remove(path.Join(p.dir, name))); err != nil {
+				return err
+			}
+			v.rest = nil
+		}
+	}
 	return nil
 }
 
@@ -211,6 +239,9 @@ func (p *part) copyValues(m kv.ValueFileMeta) error {
 	}
 	if err == nil {
 		v.whole, v.meta, v.file.Action = true, got, Copied
+		if p.version == nil {
+			return p.openRest(v)
+		}
 		return nil
 	}
 	if !errors.Is(err, kv.ErrCorrupt) {
