@@ -53,8 +53,9 @@ func (t *meteredTarget) ServerTime() (loadgen.ServerTime, error) {
 	if t.now, err = t.page.read(); err != nil {
 		return loadgen.ServerTime{}, err
 	}
-	used, cores := t.now["process_cpu_seconds_total"], t.now["go_sched_gomaxprocs_threads"]
-	if used == 0 || cores == 0 {
+	used, known := t.now["process_cpu_seconds_total"] // 0 until the first hundredth
+	cores := t.now["go_sched_gomaxprocs_threads"]
+	if !known || cores == 0 {
 		t.now = nil
 		return loadgen.ServerTime{}, fmt.Errorf("%s does not tell the processor time of the server", t.page.url)
 	}
