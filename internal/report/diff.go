@@ -52,7 +52,7 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 		p.Lead += fmt.Sprintf(" The stores had other settings: %s.", settingNames(c.Settings))
 	}
 	if n := len(c.Apart); n > 0 {
-		t := &Table{Head: []string{"not compared", "because"}}
+		t := &Table{Head: []string{"not compared", "because"}, Prose: true}
 		for _, apart := range c.Apart {
 			t.Rows = append(t.Rows, []Entry{Words(apart.Cell), Words(apart.Why)})
 		}

@@ -38,6 +38,9 @@ type Table struct {
 	Caption string
 	Head    []string
 	Rows    [][]Entry
+	// Prose: the entries are words more than numbers. They stand at the left, and a page breaks
+	// them into rows.
+	Prose bool
 }
 
 // Entry is a cell of a table.
@@ -173,7 +176,7 @@ const mostRows = 50
 
 type tableView struct {
 	*Table
-	Dense bool
+	Class string // of the HTML element; "" is the usual one
 	Long  bool
 	Rows  [][]entryView
 }
@@ -199,7 +202,13 @@ func (p *Page) view() *view {
 }
 
 func (t *Table) view() tableView {
-	v := tableView{Table: t, Dense: len(t.Head) > mostColumns, Long: len(t.Rows) > mostRows}
+	v := tableView{Table: t, Long: len(t.Rows) > mostRows}
+	switch {
+	case t.Prose:
+		v.Class = "prose"
+	case len(t.Head) > mostColumns:
+		v.Class = "dense"
+	}
 	for row := range t.Rows {
 		var entries []entryView
 		for column := range t.Rows[row] {
@@ -226,10 +235,13 @@ h1{font-size:26px;line-height:1.25;margin:0 0 4px}h2{font-size:19px;margin:36px 
 .wide{overflow-x:auto}.dense{font-size:13px}.dense th,.dense td{padding:3px 7px}table{border-collapse:collapse;margin:12px 0;font-variant-numeric:tabular-nums;font-size:14px}
 .caption{margin:-8px 0 12px;font-size:13px}
 th,td{padding:3px 10px;text-align:right;border-bottom:1px solid var(--edge);white-space:nowrap}th:first-child,td:first-child{text-align:left}
+.prose th,.prose td{text-align:left;white-space:normal;vertical-align:top}
 td{background:rgba(var(--tint),var(--shade,0))}
 svg{max-width:100%;height:auto;display:block;margin:12px 0}
 .figure{overflow-x:auto}
 @media (max-width:640px){.figure svg{max-width:none}.narrow .figure svg{max-width:100%}th:first-child,td:first-child{white-space:normal;min-width:6em}}
+@supports (animation-timeline:scroll()){.wide,.figure{animation:more linear;animation-timeline:scroll(self inline)}}
+@keyframes more{from,95%{mask-image:linear-gradient(to right,#000 calc(100% - 48px),transparent)}to{mask-image:linear-gradient(#000,#000)}}
 .narrow{display:flex;flex-wrap:wrap;gap:0 16px;align-items:flex-start}
 details{margin:8px 0}dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 `
@@ -256,7 +268,7 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 <h2>{{.Title}}</h2>
 {{range .Text}}<p>{{.}}</p>
 {{end}}{{range .Tables}}{{if .Long}}<details><summary>All {{len .Rows}} rows. {{.Caption}}</summary>
-{{end}}<div class="wide"><table{{if .Dense}} class="dense"{{end}}>
+{{end}}<div class="wide"><table{{with .Class}} class="{{.}}"{{end}}>
 <thead><tr>{{range .Head}}<th>{{.}}</th>{{end}}</tr></thead>
 <tbody>
 {{range .Rows}}<tr>{{range .}}<td{{with .Shade}} style="{{.}}"{{end}}>{{.Text}}</td>{{end}}</tr>

@@ -47,7 +47,7 @@ func testResult() *results.Result {
 func TestAPageIsWellFormedAndNeedsNothingElse(t *testing.T) {
 	r := testResult()
 	p := Page{Title: "a & b", Lead: "fast <enough>", Result: r, Sections: append(Cells(r), Section{
-		Title: "table", Text: []string{"<p>"}, Tables: []*Table{{Caption: "c", Head: []string{"a", "b"}, Rows: [][]Entry{
+		Title: "table", Text: []string{"<p>"}, Tables: []*Table{{Prose: true, Caption: "c", Head: []string{"a", "b"}, Rows: [][]Entry{
 			{Words("x"), Figure("1", 1)}, {Words("y"), Figure("2", 2)},
 		}}},
 	})}
@@ -59,6 +59,7 @@ func TestAPageIsWellFormedAndNeedsNothingElse(t *testing.T) {
 	assert.NotContains(t, page, "url(")
 	assert.NotContains(t, page, "ZgotmplZ", "the template found something unsafe")
 	assert.Equal(t, 1, strings.Count(page, `style="--shade:0.45"`), "the best of a column")
+	assert.Contains(t, page, `<table class="prose">`, "its words wrap")
 	assert.Equal(t, 3, strings.Count(page, "<div class=\"figure\"><svg "), "a figure scrolls where a window is narrower, so that its text stays large")
 	assert.Contains(t, page, "under a third of the median rate")
 
