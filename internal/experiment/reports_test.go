@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/loadgen"
@@ -91,8 +92,8 @@ func TestOurReadsStandBesideTheArticles(t *testing.T) {
 	for _, row := range jitcaskReads(r, readPairs(r)).Tables[0].Rows {
 		ours = append(ours, row[2].Text)
 	}
-	const four = "2k by 4 threads (200 %)"
-	assert.Equal(t, []string{"-", "2k by 1 thread (200 %)", four, "-", four, four}, ours)
+	const same = "2k (200 %)"
+	assert.Equal(t, []string{"-", same, same, "-", same, same}, ours)
 }
 
 func TestWhatAFurtherKeyCosts(t *testing.T) {
@@ -106,9 +107,10 @@ func TestWhatAFurtherKeyCosts(t *testing.T) {
 	perKey, ok := newRestarts(r).furtherKey(measureHeap)
 	assert.True(t, ok)
 	assert.InDelta(t, 20, perKey, 1e-9)
-	rows := newRestarts(r).startsElsewhere().Tables[0].Rows
-	assert.Equal(t, "1 ms with 977 KiB", rows[0][2].Text, "of the most keys, after a kill")
-	assert.Equal(t, "0 B a further key", rows[1][2].Text)
+	elsewhere := newRestarts(r).startsElsewhere().Tables[0]
+	assert.Equal(t, "1 ms", elsewhere.Rows[0][2].Text)
+	assert.Equal(t, "0 B a further key", elsewhere.Rows[1][2].Text)
+	assert.Contains(t, elsewhere.Caption, "after a kill, with files of 977 KiB")
 }
 
 // TestGainsOfACacheStandBesideCruzDBs: rates differ by the machine, gains less so.
@@ -140,6 +142,26 @@ func TestStartsAreDrawnInTheOrderOfTheLog(t *testing.T) {
 		line := mark.(*chart.Line)
 		assert.Equal(t, []float64{300, 500, 700}, line.X)
 		assert.Equal(t, line.X, line.Y)
+	}
+}
+
+// TestStartsWithFewAndManyUnflushedBytesHaveTheSameScale: in a panel each, where two bands can be
+// told apart.
+func TestStartsWithFewAndManyUnflushedBytesHaveTheSameScale(t *testing.T) {
+	e := Restart{Keys: []uint64{1000, 2000}, LogBytes: []int64{0, 1 << 10, 1 << 20}, Config: workload.Config{ValueBytes: 100}}.Experiment()
+	r := new(results.Result)
+	for i := range e.Cells {
+		r.Cells = append(r.Cells, &results.Cell{Params: e.Cells[i].Params, Runs: []*results.Run{{
+			Trial: new(loadgen.Trial), Measures: map[string]float64{measureDataBytes: 1e6 * float64(i), measureOpen: 1e6 * float64(1+i)},
+		}}})
+	}
+	panels := newRestarts(r).byData().Panels
+	require.Len(t, panels, 2, "the fewest and the most")
+	for i, label := range []string{"0 B unflushed", "1 MiB unflushed"} {
+		assert.Equal(t, label, panels[i].Y.Label)
+		assert.InDelta(t, 1.05*12e6, *panels[i].Y.Max, 1)
+		require.Len(t, panels[i].Marks, 2)
+		assert.Len(t, panels[i].Marks[0].(*chart.Line).Y, 2, "by the number of keys")
 	}
 }
 

@@ -173,26 +173,37 @@ func addStart(line *chart.Line, x float64, c *results.Cell) {
 	line.Low, line.High = append(line.Low, least), append(line.High, longest)
 }
 
-// byData shows the time by the size of the files, for the fewest and the most unflushed entries.
+// byData shows the time by the size of the files, for the fewest and the most unflushed entries:
+// a panel for each, of the same scale.
 func (s *restarts) byData() *chart.Figure {
-	f := &chart.Figure{Title: "Start by size of the data", X: chart.Axis{Label: "bytes of tables and value files", Format: chart.Bytes, Binary: true}, Note: s.note()}
-	panel := chart.Panel{Y: chart.Axis{Label: "time to the first answer", Format: chart.Nanos}}
+	f := &chart.Figure{
+		Title: "Start by size of the data", X: chart.Axis{Label: "bytes of tables and value files", Format: chart.Bytes, Binary: true},
+		Note: append(s.note(), "Each panel: time to the first answer with so many bytes unflushed, in the log only."),
+	}
 	logs := []string{s.logs[0]}
 	if last := s.logs[len(s.logs)-1]; last != s.logs[0] {
 		logs = append(logs, last)
 	}
+	top := 1.0
 	for _, log := range logs {
-		for _, stop := range stops {
-			line := &chart.Line{Name: stop + ", " + log + " unflushed", Series: len(panel.Marks)}
+		panel := chart.Panel{Y: chart.Axis{Label: log + " unflushed", Format: chart.Nanos, Max: &top}, Height: 150}
+		for i, stop := range stops {
+			line := &chart.Line{Series: i}
+			if log == s.logs[0] {
+				line.Name = stop // the keys of the other panel are the same
+			}
 			for _, keys := range s.keys {
 				if c := s.cell(keys, log, stop); c != nil {
 					addStart(line, measure(c, measureDataBytes), c)
+					_, longest := startRange(c)
+					top = max(top, longest)
 				}
 			}
 			panel.Marks = append(panel.Marks, line)
 		}
+		f.Panels = append(f.Panels, panel)
 	}
-	f.Panels = []chart.Panel{panel}
+	top *= 1.05 // so that the longest start is within the panel
 	return f
 }
 
@@ -261,12 +272,13 @@ func (s *restarts) memory() *report.Table {
 // startsElsewhere has the figures of the articles, and ours.
 func (s *restarts) startsElsewhere() report.Section {
 	t := &report.Table{
-		Head:    []string{"", "as published", "kvd"},
+		Head: []string{"figure", "as published", "kvd"}, Prose: true,
 		Caption: "JitCask: keys of 64 bytes, values of 2 KiB stored as 1.5 KiB, on a SATA SSD. Keys in 8 GB were counted with empty values.",
 	}
 	start, key := "-", "-"
 	if c := s.cell(s.keys[len(s.keys)-1], s.logs[0], stopKill); c != nil {
-		start = startTime(c) + " with " + chart.Bytes(measure(c, measureDataBytes))
+		start = startTime(c)
+		t.Caption += fmt.Sprintf(" kvd: start after a kill, with files of %s; memory after reads.", chart.Bytes(measure(c, measureDataBytes)))
 	}
 	if perKey, ok := s.furtherKey(measureHeapRead); ok {
 		key = chart.Bytes(perKey) + " a further key"
