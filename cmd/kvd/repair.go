@@ -49,10 +49,10 @@ func (a *app) repairCommand() *cobra.Command {
 			"With --from-backup, wherever anything may be missing, the new store has what the\n" +
 			"backup has: everything up to the version of the backup is then there, and later\n" +
 			"versions may be missing. BACKUP is what kvd restore takes, or a directory to which\n" +
-			"a backup was restored, perhaps with an archive. It must be of this very store, and\n" +
-			"have lost nothing: a copy that was written to has other writes under the same\n" +
-			"versions, and what a repair has dropped counts as deleted. The backup is unpacked to\n" +
-			"DST.backup, or with --range to ASIDE.backup, and that is removed in the end.\n\n" +
+			"a backup was restored, perhaps with an archive. It must be of this very store, not\n" +
+			"newer, and have lost nothing: a copy that was written to has other writes under the\n" +
+			"same versions, and what a repair has dropped counts as deleted. The backup is unpacked\n" +
+			"to DST.backup, or with --range to ASIDE.backup, and that is removed in the end.\n\n" +
 			"Until the command has ended, DST is no store. If it is interrupted, remove DST and\n" +
 			"repair again.\n\n" +
 			"With --range, the stopped store DIR is repaired where it is, if nothing but tables\n" +

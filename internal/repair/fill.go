@@ -68,6 +68,16 @@ func (r *repair) openBackup() error {
 	return nil
 }
 
+// checkBackupAge refuses a backup that has writes which the store never had, if the log is whole:
+// the store is an older copy then. What the backup has of a lost key may be such a write.
+func (r *repair) checkBackupAge() error {
+	if r.backup == nil || !r.log.whole || r.backup.version < r.log.next {
+		return nil
+	}
+	return fmt.Errorf("%w: the backup is of version %d, and the store is older: it ends before version %d. Restore the backup, or give an older one",
+		kv.ErrInvalidArgument, r.backup.version, r.log.next)
+}
+
 // fillable returns the losses of the partition for which the backup can have anything. It has
 // the writes that are lost, if it is newer than them. If it is older, it has what they hid and
 // a merge has dropped since; but what a record of the log hid is still in the tables.

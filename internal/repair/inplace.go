@@ -61,7 +61,7 @@ type InPlace struct {
 // result.
 //
 // Errors: vfs.ErrLocked if a process has the store open, or another repair uses Scratch; kv.ErrCorrupt if more than tables and
-// value files is damaged; kv.ErrInvalidArgument if the backup is not one of this store;
+// value files is damaged; kv.ErrInvalidArgument if the backup is not one of this store, or is newer;
 // kv.ErrUnsupportedVersion; those of the file system; that of ctx.
 func PlanInPlace(ctx context.Context, fsys vfs.FS, dir string, o InPlaceOptions) (_ *InPlace, err error) {
 	if o.MemoryBytes <= 0 {
@@ -140,7 +140,7 @@ func (s *InPlace) plan() error {
 		return errOnlyTables(kv.Corruptf(descriptor.LogDir(s.dir), -1, "the log ends before number %d, but tables hold everything up to %d", s.log.next, most))
 	}
 	if len(s.places) > 0 {
-		if err := s.openBackup(); err != nil {
+		if err := errors.Join(s.openBackup(), s.checkBackupAge()); err != nil {
 			return err
 		}
 	}

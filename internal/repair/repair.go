@@ -37,7 +37,7 @@ type Options struct {
 //
 // Damage is in the report. Errors: vfs.ErrLocked if a process has the store open, or fills target;
 // kv.ErrInvalidArgument if target is not empty, if the partition count cannot be derived, or if a
-// restore or repair into dir has not ended;
+// restore or repair into dir has not ended, or if the backup is of another store or newer than this;
 // kv.ErrUnsupportedVersion if a newer kvd wrote a file; those of the file system; that of ctx.
 // After an error target is no store.
 func Run(ctx context.Context, fsys vfs.FS, dir, targetDir string, o Options) (_ *Report, err error) {
@@ -104,7 +104,7 @@ type repair struct {
 }
 
 func (r *repair) run() error {
-	for _, step := range []func() error{r.identity, r.openBackup, r.findVersions, r.surveyLog, r.partitions, r.writeLog, r.clock} {
+	for _, step := range []func() error{r.identity, r.openBackup, r.findVersions, r.surveyLog, r.checkBackupAge, r.partitions, r.writeLog, r.clock} {
 		if err := step(); err != nil {
 			return err
 		}
