@@ -2,6 +2,7 @@ package admin
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/histogram"
 )
@@ -21,6 +22,10 @@ type Member struct {
 	Proposals map[string]uint64     // by outcome
 
 	Elections, LeaderChanges, Tenures uint64
+
+	Comparisons     map[string]uint64 // of the states of the nodes, by result
+	Compared        time.Time         // the last one; zero: there was none
+	ComparedVersion uint64
 
 	Refused uint64 // calls of other nodes
 	Peers   []Peer
@@ -59,6 +64,9 @@ var (
 	memberElections = describe("kvd_cluster_elections_total", "Times that this node began to ask for votes.")
 	memberLeaders   = describe("kvd_cluster_leader_changes_total", "Times that this node learned of a new leader.")
 	memberTenures   = describe("kvd_cluster_tenures_total", "Times that this node, as the leader, began to take writes.")
+	memberCompared  = describe("kvd_cluster_comparisons_total", "Comparisons of the states of the nodes: all that had told theirs were the same, or one did differ.", "result")
+	memberLastDone  = describe("kvd_cluster_comparison_timestamp_seconds", "When the states of the nodes were compared last; 0: not since the start.")
+	memberLastAt    = describe("kvd_cluster_comparison_version", "The version at which the states of the nodes were compared last.")
 	memberRefused   = describe("kvd_cluster_calls_refused_total", "Calls to the address for other nodes that were refused.")
 
 	peerConnected = describe("kvd_cluster_peer_connected", "1 while both streams to another node work.", "node")
@@ -91,6 +99,11 @@ func (s sink) member(m *Member) {
 	s.counter(memberElections, m.Elections)
 	s.counter(memberLeaders, m.LeaderChanges)
 	s.counter(memberTenures, m.Tenures)
+	for result, n := range m.Comparisons {
+		s.counter(memberCompared, n, result)
+	}
+	s.time(memberLastDone, m.Compared)
+	s.number(memberLastAt, float64(m.ComparedVersion))
 	s.counter(memberRefused, m.Refused)
 	for i := range m.Peers {
 		s.peer(&m.Peers[i])

@@ -177,6 +177,15 @@ func (s sink) flag(d *prometheus.Desc, holds bool, labels ...string) {
 	s.number(d, v, labels...)
 }
 
+// time emits seconds since 1970, 0 for no time.
+func (s sink) time(d *prometheus.Desc, t time.Time) {
+	seconds := 0.0
+	if !t.IsZero() {
+		seconds = float64(t.Unix())
+	}
+	s.number(d, seconds)
+}
+
 // micros and nanos are so many in a second.
 const (
 	micros = 1e6
@@ -309,11 +318,7 @@ func (s sink) store(st *engine.Stats) {
 func (s sink) scrubs(st *engine.ScrubStats) {
 	s.counter(scrubbed, st.Bytes)
 	s.counter(scrubs, st.Passes)
-	last := 0.0
-	if !st.Last.IsZero() {
-		last = float64(st.Last.Unix())
-	}
-	s.number(scrubLast, last)
+	s.time(scrubLast, st.Last)
 	s.number(scrubRatio, float64(st.Done)/float64(max(st.Total, 1)))
 }
 

@@ -119,9 +119,10 @@ func (s *process) openCluster(o *engine.Options) error {
 	}
 	replicatedLog := replicated.New(replicated.Config{
 		Cluster: node.Cluster, Node: node.Node, Voters: slices.Sorted(maps.Keys(node.Members)), Transport: network,
-		Files: filesOf(network), Report: s.checkpointEvent,
+		Files: filesOf(network), Report: s.checkpointEvent, Exchange: network.Compare, Compared: s.compared,
 	})
 	serveFiles(network, replicatedLog)
+	network.SetCompare(replicatedLog.Hear)
 	network.Start(replicatedLog)
 	if !s.cluster.use(node.Node, network, replicatedLog) {
 		return kv.ErrClosed

@@ -37,6 +37,7 @@ type Config struct {
 	LowDisk        int64
 	AllowDamaged   bool          // see engine.Options
 	Scrub          time.Duration // how long a pass of the background scrub takes; 0: there is none
+	Compare        time.Duration // between two comparisons of the states of a cluster's nodes; 0: there are none
 	MaxSync        time.Duration
 	MaxCall        time.Duration // the longest deadline of a call
 	SlowTime       time.Duration // of the slow log; 0: none
@@ -93,7 +94,7 @@ func DefaultConfig() Config {
 		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second, MaxCall: time.Minute,
 		SlowTime: 10 * time.Millisecond, SlowCount: 128,
 		RawSockets: true, Reflection: "auto", LogLevel: "info", LogFormat: "auto", FS: vfs.OS,
-		Threshold: engine.DefaultValueThreshold, Scrub: 7 * 24 * time.Hour, ArchiveEvery: time.Minute, ArchiveBacklog: 4 << 30,
+		Threshold: engine.DefaultValueThreshold, Scrub: 7 * 24 * time.Hour, Compare: 10 * time.Minute, ArchiveEvery: time.Minute, ArchiveBacklog: 4 << 30,
 	}
 }
 
@@ -121,6 +122,8 @@ func (c *Config) Settings() []*Setting {
 			Help: "serve a store although tables or value files are missing, cut or cannot be opened: reads of their keys fail, everything else works; without it such a store is refused with exit code 65"},
 		{Name: "scrub-interval", value: durationValue{&c.Scrub},
 			Help: "verify every checksum of the store's files once in this time, in the background, with 256KiB to 32MiB a second and at most a tenth of the disk's time; 0 means never, else at least 1s. See kvd scrub"},
+		{Name: "compare-interval", value: durationValue{&c.Compare},
+			Help: "of a node of a cluster: compare the states of all nodes once in this time, in the background, with at most 32MiB a second and a twentieth of a processor; 0 means that this node takes no part, else at least 1s"},
 		{Name: "max-sync-time", Live: true, value: durationValue{&c.MaxSync}, Help: "end the process if a write, a sync or any other disk operation takes longer than this; at least 1s"},
 		{Name: "max-deadline", Live: true, value: durationValue{&c.MaxCall}, Help: "longest deadline of a call; longer ones are cut to this, except for scans, pipelines and watches; at least 1s"},
 		{Name: "slow-log-time", Live: true, value: durationValue{&c.SlowTime}, Help: "record requests that take at least this long in the slow log, see kvd slowlog; 0 means none"},
@@ -202,6 +205,8 @@ func (c *Config) normalize() error {
 		return fmt.Errorf("%w: --max-sync-time %v is too short; want at least 1s", ErrUsage, c.MaxSync)
 	case c.Scrub != 0 && c.Scrub < time.Second:
 		return fmt.Errorf("%w: --scrub-interval %v is too short; want at least 1s, or 0 for none", ErrUsage, c.Scrub)
+	case c.Compare != 0 && c.Compare < time.Second:
+		return fmt.Errorf("%w: --compare-interval %v is too short; want at least 1s, or 0 for none", ErrUsage, c.Compare)
 	case c.MaxSync > maxWait:
 		return fmt.Errorf("%w: --max-sync-time %v is too long; want at most %v", ErrUsage, c.MaxSync, maxWait)
 	case c.Archive != "" && c.Dev:

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -109,7 +110,7 @@ func TestExitCodesTellWhatHappened(t *testing.T) {
 	for want, errs := range map[int][]error{
 		ExitOK:      {nil},
 		ExitUsage:   {wrap(ErrUsage), wrap(kv.ErrInvalidArgument)},
-		ExitDamaged: {wrap(kv.Corruptf("f", 0, "x")), wrap(kv.ErrUnsupportedVersion)},
+		ExitDamaged: {wrap(kv.Corruptf("f", 0, "x")), wrap(kv.ErrUnsupportedVersion), wrap(fmt.Errorf("%w: %w", kv.ErrFailed, engine.ErrDiffers))},
 		ExitBind:    {wrap(fmt.Errorf("%w: %w", ErrListen, syscall.EADDRINUSE))},
 		ExitIO: {
 			wrap(fmt.Errorf("%w: %w", kv.ErrFailed, kv.Corruptf("f", 0, "x"))), wrap(ErrDiskStuck), wrap(ErrGraceEnded),

@@ -353,7 +353,7 @@ func (s *process) engineOptions() engine.Options {
 		FS: s.disk.fs, Partitions: c.Partitions, Durability: c.Durability,
 		MemtableBytes: memtables, CacheBytes: cache,
 		Writes: policy, Reads: policy, FlushKeys: c.FlushKeys, ValueThreshold: threshold, SegmentBytes: c.segmentBytes,
-		LowDiskBytes: uint64(c.LowDisk), ScrubInterval: c.Scrub, AllowDamaged: c.AllowDamaged, Events: s.journal.listener(),
+		LowDiskBytes: uint64(c.LowDisk), ScrubInterval: c.Scrub, CompareInterval: c.Compare, AllowDamaged: c.AllowDamaged, Events: s.journal.listener(),
 		Archive: engine.ArchiveOptions{Dir: c.Archive, Interval: c.ArchiveEvery, Backlog: c.ArchiveBacklog},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -16,7 +17,7 @@ const (
 	ExitOK      = 0
 	ExitError   = 1  // anything else: a bug, unless the message says otherwise
 	ExitUsage   = 64 // wrong flags or settings
-	ExitDamaged = 65 // stored data is damaged, or of a newer version; refused
+	ExitDamaged = 65 // stored data is damaged, of a newer version, or not that of the cluster; refused
 	ExitBind    = 69 // an address cannot be listened on
 	ExitBug     = 70 // the engine panicked, which is a bug
 	ExitIO      = 74 // the disk failed or did not answer in time
@@ -48,6 +49,8 @@ func ExitCode(err error) int {
 		return ExitBind
 	case errors.Is(err, vfs.ErrLocked):
 		return ExitLocked
+	case errors.Is(err, engine.ErrDiffers):
+		return ExitDamaged
 	case errors.Is(err, kv.ErrFailed), errors.Is(err, ErrDiskStuck), errors.Is(err, ErrGraceEnded):
 		return ExitIO
 	case errors.Is(err, kv.ErrCorrupt), errors.Is(err, kv.ErrUnsupportedVersion):

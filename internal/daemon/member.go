@@ -10,6 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/replicated"
 )
 
 // A node of a cluster is ready if it can answer reads. To know that, it asks for a round as a
@@ -106,6 +107,32 @@ func whyUnready(status replica.Status, answered bool, waited time.Duration) erro
 		why, status.Applied.Index, status.Committed, status.Leader)
 }
 
+// compared logs what a comparison of the states of the nodes has found.
+func (s *process) compared(c replicated.Comparison) {
+	fields := []zap.Field{zap.Uint64("version", uint64(c.Version)), zap.Uint64s("same", c.Same)}
+	switch {
+	case c.Unknown:
+		s.log.Error("the states of nodes differ, and no majority tells which is right: each goes on; compare kvd digest of the nodes, and replace the wrong one",
+			zap.Uint64("version", uint64(c.Version)), zap.Uint64s("differ", c.Differ))
+	case len(c.Differ) > 0:
+		s.log.Error("the state of a node differs from that of the majority: it stops", append(fields, zap.Uint64s("differ", c.Differ))...)
+	default:
+		s.log.Debug("the states of nodes are the same", fields...)
+	}
+}
+
+// differences says which nodes differed in the last comparison of states; empty: none.
+func (c *clusterNode) differences() string {
+	last := c.log.Comparisons().Last
+	switch {
+	case len(last.Differ) == 0:
+		return ""
+	case last.Unknown:
+		return fmt.Sprintf("; THE STATES OF NODES %v DIFFER at version %d, and no majority tells which is right", last.Differ, last.Version)
+	}
+	return fmt.Sprintf("; THE STATE OF NODES %v DIFFERS at version %d from that of the majority, %v", last.Differ, last.Version, last.Same)
+}
+
 // check returns which node leads and which others are connected, of a node of a cluster, or why
 // it is not ready.
 func (c *clusterNode) check() []admin.Check {
@@ -122,7 +149,7 @@ func (c *clusterNode) check() []admin.Check {
 	if status.Leading {
 		note = fmt.Sprintf("this node leads in term %d", status.Term)
 	}
-	return []admin.Check{{Name: "cluster", Note: note + c.connections()}}
+	return []admin.Check{{Name: "cluster", Note: note + c.connections() + c.differences()}}
 }
 
 // connections says which other nodes are connected.
@@ -153,6 +180,9 @@ func (c *clusterNode) member() (admin.Member, bool) {
 		},
 		Elections: counts.Elections, LeaderChanges: counts.LeaderChanges, Tenures: counts.Tenures, Refused: c.network.Refused(),
 	}
+	compared := c.log.Comparisons()
+	m.Comparisons = map[string]uint64{"same": compared.Same, "differ": compared.Differ}
+	m.Compared, m.ComparedVersion = compared.At, uint64(compared.Last.Version)
 	for _, other := range members {
 		if status.Leading && other.ID != c.node {
 			m.Lags[other.ID] = status.Last - min(other.Match, status.Last)

@@ -9,6 +9,8 @@
 //	                 store has accepted a key that expires
 //	NODE             which node of which cluster the store is, see below; a store without it
 //	                 is no node
+//	DIFFERS          says, for people, why a node of a cluster must not serve any more: see
+//	                 CheckSame
 //	BALLAST          reserves space for when the disk is full; its bytes mean nothing, and
 //	                 it may be missing
 //	LOCK             held by the process that has the store open, with its pid; the

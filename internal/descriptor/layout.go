@@ -124,7 +124,7 @@ func CheckFilled(fsys vfs.FS, dir string) error {
 // a file of that name.
 func known(name string) bool {
 	switch strings.TrimSuffix(name, ".tmp") {
-	case Name, ClockName, NodeName, LockName, LogName, BallastName, IncomingName, "lost+found":
+	case Name, ClockName, NodeName, DiffersName, LockName, LogName, BallastName, IncomingName, "lost+found":
 		return true
 	}
 	_, ok := ParsePartition(name)

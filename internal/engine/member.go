@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -39,12 +40,16 @@ type member struct {
 	sealer  sync.WaitGroup
 	applied atomic.Uint64 // newest number of what was applied, perhaps not yet visible
 
-	mu     sync.Mutex
-	state  Position
-	first  kv.SeqNum // the first number that was applied here, so that its request id is known
-	tables kv.SeqNum // up to here records may be in tables already, and count as visible
-	tenure *tenureLog
-	next   []*commit.Coordinator // not started; of the next tenure
+	digesting atomic.Bool    // a digest of the state is being computed
+	digests   sync.WaitGroup // computes it
+
+	mu       sync.Mutex
+	state    Position
+	first    kv.SeqNum // the first number that was applied here, so that its request id is known
+	tables   kv.SeqNum // up to here records may be in tables already, and count as visible
+	tenure   *tenureLog
+	next     []*commit.Coordinator // not started; of the next tenure
+	compared time.Time             // when the last entry that asks for a digest was applied, or the member started
 
 	// compacted and mostCompacted are what Compact was last told, of the maintenance loop.
 	compacted, mostCompacted uint64
@@ -63,7 +68,7 @@ func newMember(e *Engine, log ReplicatedLog) *member {
 
 // start begins to apply what is committed, from a position on; nil: from the beginning.
 func (m *member) start(at *Position) error {
-	m.tables = m.e.recovery.NextSeq - 1
+	m.tables, m.compared = m.e.recovery.NextSeq-1, time.Now()
 	m.first = 1
 	if at != nil {
 		m.state, m.first = *at, at.Seq+1
@@ -83,6 +88,7 @@ func (m *member) start(at *Position) error {
 func (m *member) close() error {
 	m.end()
 	err := m.log.Close()
+	m.digests.Wait()
 	m.mu.Lock()
 	m.endTenure(kv.ErrClosed)
 	m.mu.Unlock()
@@ -124,8 +130,11 @@ func (m *member) Apply(index, term uint64, b []byte) error {
 		}
 		err = m.insert(&r)
 	}
-	if r.kind == entryTime {
+	switch r.kind {
+	case entryTime:
 		m.showTime(&r)
+	case entryCompare:
+		m.compare(&r)
 	}
 	m.applied.Store(uint64(r.last()))
 	m.places.note(m.state, len(b), false)
@@ -315,6 +324,9 @@ func (m *member) round(ctx context.Context) error {
 			return failed
 		}
 		return err
+	}
+	if failed := m.e.Err(); failed != nil { // a state that differs from that of the majority answers nothing
+		return failed
 	}
 	return m.e.sequencer.WaitVisible(ctx, kv.SeqNum(m.applied.Load()))
 }

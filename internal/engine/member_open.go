@@ -31,6 +31,9 @@ func (e *Engine) openMemberLog() error {
 	if e.hasOwnLog() {
 		return fmt.Errorf("%w: the store has the log of a single node: it cannot become a member of a cluster yet", kv.ErrInvalidArgument)
 	}
+	if err := descriptor.CheckSame(e.opts.FS, e.dir); err != nil {
+		return err
+	}
 	begin, err := e.member.log.Open(LogFiles{
 		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), Data: e.dir, SegmentBytes: e.opts.SegmentBytes,
 		Created: e.recovery.Created, Boot: e.epoch,

@@ -36,6 +36,7 @@ func (e *Engine) maintainMember() {
 				e.keepSpace(time.Now())
 			}
 			e.member.stamp()
+			e.member.askToCompare(time.Now())
 		case <-e.maintenance.wake:
 		}
 		if !e.disk.unwritable.Load() {

@@ -57,6 +57,10 @@ type Options struct {
 	// ScrubInterval is how long a pass of the background scrub takes at most, unless the
 	// store is too large for maxScrubRate; default no background scrub.
 	ScrubInterval time.Duration
+	// CompareInterval is how long after one comparison of the states of all members of a cluster
+	// the next begins; default none. It counts on the member that leads; a member without it takes
+	// no part.
+	CompareInterval time.Duration
 	// Replicated makes the store a member of a cluster: this log takes the place of the
 	// node's own. The store owns it from Open on. Default none.
 	Replicated ReplicatedLog

@@ -12,6 +12,9 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
+// secondEntries are those of the kinds that version 2 brought.
+func secondEntries() []entry { return []entry{{kind: entryCompare, base: 904, units: 1}} }
+
 func examplePosition() Position {
 	return Position{Index: 300, Term: 7, Seq: 1 << 40, Time: 1_700_000_000_000, Conf: []byte("configuration")}
 }
@@ -38,7 +41,12 @@ func TestFormatsOfAMemberAreThoseOfVersionOne(t *testing.T) {
 	decoded, err := DecodePosition(encoded)
 	require.NoError(t, err)
 	require.Equal(t, at, decoded)
-	for _, e := range exampleEntries() {
+	want, err = os.ReadFile("testdata/member/v2.hex")
+	require.NoError(t, err)
+	for _, e := range secondEntries() {
+		require.Equal(t, strings.TrimSpace(string(want)), hex.EncodeToString(e.encode()), "a format has changed: that needs a new version")
+	}
+	for _, e := range append(exampleEntries(), secondEntries()...) {
 		got, err := decodeEntry(e.encode())
 		require.NoError(t, err)
 		require.Equal(t, e, got)
@@ -55,19 +63,22 @@ func TestDamagedFormatsOfAMemberAreRefused(t *testing.T) {
 	b[0]++
 	_, err := DecodePosition(b)
 	require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
-	for _, e := range exampleEntries() {
+	for _, e := range append(exampleEntries(), secondEntries()...) {
 		b := e.encode()
 		for n := range entryHeaderBytes {
 			_, err := decodeEntry(b[:n])
 			require.ErrorIs(t, err, kv.ErrCorrupt, "%d bytes", n)
 		}
-		b[0]++
+		b[0] = 3 - b[0]
 		_, err := decodeEntry(b)
+		require.ErrorIs(t, err, kv.ErrCorrupt, "a version that does not have the kind")
+		b[0] = entryVersion + 1
+		_, err = decodeEntry(b)
 		require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
 	}
 	for _, e := range []entry{
 		{kind: entryWrites, base: 1}, {kind: entryWrites, units: 1}, {kind: 9, base: 1, units: 1},
-		{kind: entryTime, base: 1, units: 2}, {kind: entryWrites, base: kv.MaxSeqNum, units: 1},
+		{kind: entryTime, base: 1, units: 2}, {kind: entryCompare, base: 1, units: 2}, {kind: entryCompare, base: 1, units: 1, payload: []byte("x")}, {kind: entryWrites, base: kv.MaxSeqNum, units: 1},
 	} {
 		_, err := decodeEntry(e.encode())
 		require.ErrorIs(t, err, kv.ErrCorrupt, "%+v", e)
@@ -77,7 +88,7 @@ func TestDamagedFormatsOfAMemberAreRefused(t *testing.T) {
 func FuzzDecodeFormatsOfAMember(f *testing.F) {
 	at := examplePosition()
 	f.Add(at.Encode())
-	for _, e := range exampleEntries() {
+	for _, e := range append(exampleEntries(), secondEntries()...) {
 		f.Add(e.encode())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -37,6 +37,9 @@ type ReplicatedLog interface {
 	Compact(free, most uint64)
 	// Stats counts what this node has written to its part of the log.
 	Stats() wal.Stats
+	// Compare says what the state of this member was at a version. It does not block. All nodes
+	// tell each other; if a majority had another state, Member.Differs is called.
+	Compare(StateDigest)
 	// Done is closed when the log has ended; Err then returns why, kv.ErrClosed after Close.
 	Done() <-chan struct{}
 	Err() error
@@ -69,7 +72,7 @@ type Outcome struct {
 }
 
 // Member is what a replicated log calls: the store. None of the calls may be concurrent with
-// another one.
+// another one, but for Differs.
 type Member interface {
 	// Apply applies a committed record, which it borrows.
 	Apply(index, term uint64, record []byte) error
@@ -82,6 +85,8 @@ type Member interface {
 	// taken. Some may still be committed.
 	Lead(Tenure)
 	Lost(Tenure)
+	// Differs says that a majority of the nodes had another state than this one.
+	Differs(why string)
 	// Ended reports outcomes, in the order of the calls of Propose, after what is committed
 	// was applied.
 	Ended([]Outcome)

@@ -31,7 +31,8 @@ type Scanner struct {
 	bounds kv.Range
 	opts   kv.ScanOptions
 	at     kv.SeqNum
-	now    uint64 // keys that expire by then are gone
+	now    uint64        // keys that expire by then are gone
+	age    time.Duration // how long the version is kept, if it has a pin
 
 	// Of the caller's goroutine alone.
 	feed *feed  // nil before the first Next, and after Close
@@ -80,7 +81,7 @@ func (e *Engine) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (*Scann
 		return nil, kv.ErrClosed
 	}
 	bounds := kv.Range{Start: bytes.Clone(r.Start), End: bytes.Clone(r.End)}
-	s := &Scanner{e: e, ctx: ctx, bounds: bounds, opts: o, at: o.At, left: o.Limit}
+	s := &Scanner{e: e, ctx: ctx, bounds: bounds, opts: o, at: o.At, left: o.Limit, age: e.opts.maxSnapshotAge}
 	if o.Limit == 0 {
 		s.left = math.MaxUint64
 	}
@@ -232,7 +233,7 @@ func (s *Scanner) keptLocked() error {
 		_, err := s.e.snapshots.find(s.opts.At)
 		return err
 	}
-	if s.mu.pin == nil || time.Since(s.mu.pin.since) >= s.e.opts.maxSnapshotAge {
+	if s.mu.pin == nil || time.Since(s.mu.pin.since) >= s.age {
 		return versionGone(s.at)
 	}
 	return nil

@@ -44,6 +44,7 @@ type sequencer struct {
 type timeMark struct {
 	seq  kv.SeqNum
 	time uint64
+	pin  *pin // at the number, to be registered when that is visible; nil: none
 }
 
 // pin keeps a version of the store: while it is registered, compaction keeps everything
@@ -96,7 +97,11 @@ func (s *sequencer) Applied(base kv.SeqNum, units uint32) {
 		s.visible = heap.Pop(&s.ahead).(seqRange).to - 1
 	}
 	for len(s.marks) > 0 && s.marks[0].seq <= s.visible {
-		s.time.Store(s.marks[0].time)
+		m := &s.marks[0]
+		s.time.Store(m.time)
+		if m.pin != nil { // Horizon had the visible number before until now, so nothing is dropped yet
+			m.pin.place = s.pins.PushBack(m.pin)
+		}
 		s.marks = s.marks[1:]
 	}
 	if s.moved != nil {
@@ -109,9 +114,20 @@ func (s *sequencer) Applied(base kv.SeqNum, units uint32) {
 // their numbers ascend from call to call. So a version has one time.
 func (s *sequencer) AppliedTime(seq kv.SeqNum, time uint64) {
 	s.mu.Lock()
-	s.marks = append(s.marks, timeMark{seq, time})
+	s.marks = append(s.marks, timeMark{seq: seq, time: time})
 	s.mu.Unlock()
 	s.Applied(seq, 1)
+}
+
+// AppliedPin is AppliedTime that also pins the number. The pin is registered, and may be read at,
+// when the number is visible, even if that moves on at once.
+func (s *sequencer) AppliedPin(seq kv.SeqNum, now uint64) *pin {
+	p := &pin{at: seq, now: now, since: time.Now()}
+	s.mu.Lock()
+	s.marks = append(s.marks, timeMark{seq, now, p})
+	s.mu.Unlock()
+	s.Applied(seq, 1)
+	return p
 }
 
 // Visible returns the number up to which everything can be read.

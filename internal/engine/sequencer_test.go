@@ -14,6 +14,27 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
+// A pin at a number is registered in the moment in which that becomes visible, even if later ones do
+// at the same time.
+func TestAPinAtANumber(t *testing.T) {
+	s := newSequencer(noClock, nil, nil)
+	s.now = s.time.Load
+	s.start(10)
+	p := s.AppliedPin(12, 5)
+	s.AppliedTime(13, 7)
+	s.Applied(14, 3)
+	numbers, _ := s.Horizon()
+	require.Equal(t, []kv.SeqNum{10}, numbers)
+	s.Applied(11, 1)
+	numbers, now := s.Horizon()
+	require.Equal(t, []kv.SeqNum{12, 16}, numbers)
+	require.EqualValues(t, 5, now)
+	s.release(p)
+	numbers, now = s.Horizon()
+	require.Equal(t, []kv.SeqNum{16}, numbers)
+	require.EqualValues(t, 7, now)
+}
+
 // S1: whatever the order in which partitions apply, visible is the highest
 // number without a gap below it.
 func TestVisibleHasNoGapBelow(t *testing.T) {

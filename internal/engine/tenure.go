@@ -78,6 +78,12 @@ func (t *tenureLog) stamp(time uint64) error {
 	return err
 }
 
+// compare proposes an entry that asks all members for a digest of their state.
+func (t *tenureLog) compare() error {
+	_, _, err := t.propose(entry{kind: entryCompare, units: 1}, nil)
+	return err
+}
+
 // committed reports whether a committed record was proposed in this tenure, and then lets the
 // coordinators apply it.
 func (t *tenureLog) committed(term uint64, r *entry) bool {

@@ -50,4 +50,9 @@
 // to 64 MiB a second, serves one node at a time, and ends a transfer in which the other node has
 // taken nothing for a minute. Which checkpoint to fetch says a message of the consensus: see
 // replica.Checkpoints.
+//
+// # Digests
+//
+// Nodes compare their states by calls of their own ([Network.Compare]), on the connection of the
+// short messages.
 package peer

@@ -18,7 +18,8 @@ import (
 
 const (
 	// protocolVersion is that of everything that nodes say to each other. A node talks to
-	// those of the same version alone. Version 2 has partitions in the Hello.
+	// those of the same version alone. Version 2 has partitions in the
+	// Hello, and Compare.
 	protocolVersion = 2
 
 	helloKey      = "kvd-hello-bin"

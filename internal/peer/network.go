@@ -75,6 +75,7 @@ type Network struct {
 
 	receiver    atomic.Pointer[Receiver]
 	checkpoints atomic.Pointer[func(context.Context, uint64, []byte) (Checkpoint, error)]
+	hear        atomic.Pointer[func(uint64, Digest) Digest]
 	sending     atomic.Bool   // files, to one other node
 	stallWait   time.Duration // see the constant
 	members     atomic.Pointer[map[uint64]*member]

@@ -39,6 +39,24 @@
 // was set last, so a key that has expired on one has expired on all, and no failover brings it
 // back. A key stays for up to a second longer than it would on a single node.
 //
+// # Comparison
+//
+// All nodes should have the same state at the same version. To notice a bug, or memory or a disk
+// that changes what it holds, the leader proposes an entry every ten minutes that asks for a
+// digest. Each node pins the version of that entry, and computes in the background a hash of
+// all keys, values, versions and expiries that can be read at it. Then it tells each other node
+// its digest, and hears theirs. Every node concludes by itself:
+//
+//   - If a majority of the voters has the same digest, any other node is wrong. It stops
+//     at once, notes that in the file DIFFERS, with which it does not start again, and keeps
+//     its files. The others report it.
+//   - While two voters differ and no majority agrees, as of two nodes, it is not known which
+//     is right. All report it and go on: to stop all would not help.
+//
+// A node whose digest comes too late, or that cannot compute one because its tables have later
+// records after a restart, takes part in the next comparison. Request ids are not compared. The
+// digests do not go through the log, since only the leader could write them there.
+//
 // # Durability
 //
 // All writes are as durable as sync asks: on the disks of a majority.
@@ -80,6 +98,7 @@
 //     behind, the time goes at half the speed until that has caught up.)
 //   - The tools for stopped stores do not read the log: kvd check notes that, and kvd repair
 //     refuses a member's store.
-//   - Scrubs leave the log out, and states are not compared between the nodes.
+//   - Scrubs leave the log out. A store so large that its digest takes over an hour, at a
+//     twentieth of a processor, is not compared.
 //   - Stale reads, and forwarding of writes to the leader.
 package replicated

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -37,6 +38,8 @@ type cluster struct {
 	fetch  func(from, to uint64, name string) error
 	kept   int // files that were not sent, because the node has them
 	events []Event
+	// tamper changes a message on its way; nil: none is changed.
+	tamper func(to uint64, m *pb.Message)
 }
 
 // node is a member; store and log are nil while it is stopped.
@@ -86,7 +89,7 @@ func (n *node) open() error {
 	if n.joins {
 		voters = nil
 	}
-	log := New(Config{Cluster: 7, Node: n.id, Voters: voters, Transport: n, Files: n.files, Report: n.report})
+	log := New(Config{Cluster: 7, Node: n.id, Voters: voters, Transport: n, Files: n.files, Report: n.report, Exchange: n.exchange})
 	o := engine.Options{
 		FS: n.fs, Partitions: 3, MemtableBytes: 256 << 10, CacheBytes: 64 << 10, SegmentBytes: 64 << 10, LowDiskBytes: 1, Replicated: log,
 	}
@@ -148,15 +151,32 @@ func (n *node) Send(messages []*pb.Message) {
 	for _, m := range messages {
 		n.c.mu.Lock()
 		lost := n.dead.Load() || n.c.drop != nil && n.c.drop(n.id, m.GetTo(), m)
+		tamper := n.c.tamper
 		n.c.mu.Unlock()
 		to := n.c.nodes[m.GetTo()-1]
 		to.mu.Lock()
 		log := to.log
 		to.mu.Unlock()
 		if !lost && log != nil {
-			log.Deliver(proto.Clone(m).(*pb.Message))
+			m = proto.Clone(m).(*pb.Message)
+			if tamper != nil {
+				tamper(m.GetTo(), m)
+			}
+			log.Deliver(m)
 		}
 	}
+}
+
+// exchange is Config.Exchange: it loses nothing on the way to a node that runs.
+func (n *node) exchange(_ context.Context, id uint64, mine peer.Digest) (peer.Digest, error) {
+	to := n.c.nodes[id-1]
+	to.mu.Lock()
+	log := to.log
+	to.mu.Unlock()
+	if log == nil {
+		return peer.Digest{}, kv.ErrClosed
+	}
+	return log.Hear(n.id, mine), nil
 }
 
 // leader waits until a node other than those given takes writes, and returns it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/raftlog"
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/wal"
@@ -36,6 +37,12 @@ type Config struct {
 	// Report, if not nil, is told of checkpoints that are made, sent and fetched. It does not
 	// block.
 	Report func(Event)
+	// Exchange tells another node the digest of this one, and returns its newest: it calls Hear
+	// there. Nil: states are not compared.
+	Exchange func(ctx context.Context, node uint64, mine peer.Digest) (peer.Digest, error)
+	// Compared is told what a comparison of states has found, and again if more nodes tell their
+	// digests later. It does not block. May be nil.
+	Compared func(Comparison)
 }
 
 // Log is the replicated log of a node. It implements engine.ReplicatedLog. Its methods are safe
@@ -46,6 +53,9 @@ type Log struct {
 	file   *raftlog.Log
 
 	checkpoints *checkpoints
+	comparer    comparer
+	comparing   sync.WaitGroup
+	end         context.CancelFunc // of the comparer; nil: it does not run
 
 	mu   sync.Mutex
 	loop *replica.Loop // nil before Start
@@ -60,6 +70,10 @@ func New(c Config) *Log {
 	}
 	l := &Log{config: c}
 	l.checkpoints = newCheckpoints(l)
+	l.comparer = comparer{node: c.Node, nodes: l.Members, exchange: c.Exchange, report: c.Compared, wake: make(chan struct{}, 1), theirs: map[uint64]peer.Digest{}}
+	if c.Compared == nil {
+		l.comparer.report = func(Comparison) {}
+	}
 	return l
 }
 
@@ -115,6 +129,12 @@ func (l *Log) Start(at *engine.Position, m engine.Member) error {
 	l.mu.Lock() // the first call of the loop may ask for it
 	defer l.mu.Unlock()
 	l.loop = replica.Start(core, proposer{m})
+	if l.config.Exchange != nil {
+		var life context.Context
+		life, l.end = context.WithCancel(context.Background())
+		l.comparer.differs = m.Differs
+		l.comparing.Go(func() { l.comparer.run(life) })
+	}
 	return nil
 }
 
@@ -225,6 +245,10 @@ func (l *Log) Close() error {
 	l.checkpoints.stop()
 	if loop := l.running(); loop != nil {
 		loop.Stop()
+	}
+	if l.end != nil {
+		l.end()
+		l.comparing.Wait()
 	}
 	if l.file == nil {
 		return nil

@@ -280,6 +280,114 @@ func (*MessagesResponse) Descriptor() ([]byte, []int) {
 	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{2}
 }
 
+// CompareRequest has a digest.
+type CompareRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the entry that asked for it; 0: there is none yet.
+	Version       uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Sum           uint64 `protobuf:"fixed64,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareRequest) Reset() {
+	*x = CompareRequest{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareRequest) ProtoMessage() {}
+
+func (x *CompareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
+func (*CompareRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CompareRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *CompareRequest) GetSum() uint64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
+// CompareResponse has a digest.
+type CompareResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in CompareRequest.
+	Version       uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Sum           uint64 `protobuf:"fixed64,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareResponse) Reset() {
+	*x = CompareResponse{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareResponse) ProtoMessage() {}
+
+func (x *CompareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareResponse.ProtoReflect.Descriptor instead.
+func (*CompareResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CompareResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *CompareResponse) GetSum() uint64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
 // FilesRequest asks for the list of files or for a file.
 type FilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -295,7 +403,7 @@ type FilesRequest struct {
 
 func (x *FilesRequest) Reset() {
 	*x = FilesRequest{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -307,7 +415,7 @@ func (x *FilesRequest) String() string {
 func (*FilesRequest) ProtoMessage() {}
 
 func (x *FilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -320,7 +428,7 @@ func (x *FilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesRequest.ProtoReflect.Descriptor instead.
 func (*FilesRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FilesRequest) GetToken() []byte {
@@ -361,7 +469,7 @@ type FilesResponse struct {
 
 func (x *FilesResponse) Reset() {
 	*x = FilesResponse{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +481,7 @@ func (x *FilesResponse) String() string {
 func (*FilesResponse) ProtoMessage() {}
 
 func (x *FilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +494,7 @@ func (x *FilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesResponse.ProtoReflect.Descriptor instead.
 func (*FilesResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FilesResponse) GetList() *FileList {
@@ -429,7 +537,7 @@ type FileList struct {
 
 func (x *FileList) Reset() {
 	*x = FileList{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -441,7 +549,7 @@ func (x *FileList) String() string {
 func (*FileList) ProtoMessage() {}
 
 func (x *FileList) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -454,7 +562,7 @@ func (x *FileList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileList.ProtoReflect.Descriptor instead.
 func (*FileList) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FileList) GetStore() uint64 {
@@ -489,7 +597,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +609,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +622,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *File) GetName() string {
@@ -551,7 +659,13 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\bmessages\x18\x02 \x03(\fR\bmessages\x12\x12\n" +
 	"\x04part\x18\x03 \x01(\fR\x04part\x12\x12\n" +
 	"\x04last\x18\x04 \x01(\bR\x04last\"\x12\n" +
-	"\x10MessagesResponse\"N\n" +
+	"\x10MessagesResponse\"<\n" +
+	"\x0eCompareRequest\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\x06R\x03sum\"=\n" +
+	"\x0fCompareResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\x06R\x03sum\"N\n" +
 	"\fFilesRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -572,10 +686,11 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\x10LANE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"LANE_SMALL\x10\x01\x12\x10\n" +
-	"\fLANE_APPENDS\x10\x022\x93\x01\n" +
+	"\fLANE_APPENDS\x10\x022\xdd\x01\n" +
 	"\vPeerService\x12@\n" +
 	"\bMessages\x12\x13.kvd.peer.v1.Packet\x1a\x1d.kvd.peer.v1.MessagesResponse(\x01\x12B\n" +
-	"\x05Files\x12\x19.kvd.peer.v1.FilesRequest\x1a\x1a.kvd.peer.v1.FilesResponse(\x010\x01B4Z2github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1;peerpbb\x06proto3"
+	"\x05Files\x12\x19.kvd.peer.v1.FilesRequest\x1a\x1a.kvd.peer.v1.FilesResponse(\x010\x01\x12H\n" +
+	"\aCompare\x12\x1b.kvd.peer.v1.CompareRequest\x1a\x1c.kvd.peer.v1.CompareResponse(\x010\x01B4Z2github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1;peerpbb\x06proto3"
 
 var (
 	file_kvd_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -590,27 +705,31 @@ func file_kvd_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_kvd_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kvd_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_kvd_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_kvd_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                // 0: kvd.peer.v1.Lane
 	(*Hello)(nil),            // 1: kvd.peer.v1.Hello
 	(*Packet)(nil),           // 2: kvd.peer.v1.Packet
 	(*MessagesResponse)(nil), // 3: kvd.peer.v1.MessagesResponse
-	(*FilesRequest)(nil),     // 4: kvd.peer.v1.FilesRequest
-	(*FilesResponse)(nil),    // 5: kvd.peer.v1.FilesResponse
-	(*FileList)(nil),         // 6: kvd.peer.v1.FileList
-	(*File)(nil),             // 7: kvd.peer.v1.File
+	(*CompareRequest)(nil),   // 4: kvd.peer.v1.CompareRequest
+	(*CompareResponse)(nil),  // 5: kvd.peer.v1.CompareResponse
+	(*FilesRequest)(nil),     // 6: kvd.peer.v1.FilesRequest
+	(*FilesResponse)(nil),    // 7: kvd.peer.v1.FilesResponse
+	(*FileList)(nil),         // 8: kvd.peer.v1.FileList
+	(*File)(nil),             // 9: kvd.peer.v1.File
 }
 var file_kvd_peer_v1_peer_proto_depIdxs = []int32{
 	0, // 0: kvd.peer.v1.Hello.lane:type_name -> kvd.peer.v1.Lane
-	6, // 1: kvd.peer.v1.FilesResponse.list:type_name -> kvd.peer.v1.FileList
-	7, // 2: kvd.peer.v1.FileList.files:type_name -> kvd.peer.v1.File
+	8, // 1: kvd.peer.v1.FilesResponse.list:type_name -> kvd.peer.v1.FileList
+	9, // 2: kvd.peer.v1.FileList.files:type_name -> kvd.peer.v1.File
 	2, // 3: kvd.peer.v1.PeerService.Messages:input_type -> kvd.peer.v1.Packet
-	4, // 4: kvd.peer.v1.PeerService.Files:input_type -> kvd.peer.v1.FilesRequest
-	3, // 5: kvd.peer.v1.PeerService.Messages:output_type -> kvd.peer.v1.MessagesResponse
-	5, // 6: kvd.peer.v1.PeerService.Files:output_type -> kvd.peer.v1.FilesResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
+	6, // 4: kvd.peer.v1.PeerService.Files:input_type -> kvd.peer.v1.FilesRequest
+	4, // 5: kvd.peer.v1.PeerService.Compare:input_type -> kvd.peer.v1.CompareRequest
+	3, // 6: kvd.peer.v1.PeerService.Messages:output_type -> kvd.peer.v1.MessagesResponse
+	7, // 7: kvd.peer.v1.PeerService.Files:output_type -> kvd.peer.v1.FilesResponse
+	5, // 8: kvd.peer.v1.PeerService.Compare:output_type -> kvd.peer.v1.CompareResponse
+	6, // [6:9] is the sub-list for method output_type
+	3, // [3:6] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
 	3, // [3:3] is the sub-list for extension extendee
 	0, // [0:3] is the sub-list for field type_name
@@ -627,7 +746,7 @@ func file_kvd_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_peer_v1_peer_proto_rawDesc), len(file_kvd_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

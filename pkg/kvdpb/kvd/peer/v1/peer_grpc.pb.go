@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	PeerService_Messages_FullMethodName = "/kvd.peer.v1.PeerService/Messages"
 	PeerService_Files_FullMethodName    = "/kvd.peer.v1.PeerService/Files"
+	PeerService_Compare_FullMethodName  = "/kvd.peer.v1.PeerService/Compare"
 )
 
 // PeerServiceClient is the client API for PeerService service.
@@ -40,6 +41,9 @@ type PeerServiceClient interface {
 	// and is answered with the list. Each further request names a file, and is answered with
 	// its checksum and, unless that is known, with its data.
 	Files(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FilesRequest, FilesResponse], error)
+	// Compare tells the newest digest of the caller's state in one request, and is answered with
+	// that of the called node. It is a stream so that the Hello is judged before the request is read.
+	Compare(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CompareRequest, CompareResponse], error)
 }
 
 type peerServiceClient struct {
@@ -76,6 +80,19 @@ func (c *peerServiceClient) Files(ctx context.Context, opts ...grpc.CallOption) 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_FilesClient = grpc.BidiStreamingClient[FilesRequest, FilesResponse]
 
+func (c *peerServiceClient) Compare(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CompareRequest, CompareResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PeerService_ServiceDesc.Streams[2], PeerService_Compare_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CompareRequest, CompareResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_CompareClient = grpc.BidiStreamingClient[CompareRequest, CompareResponse]
+
 // PeerServiceServer is the server API for PeerService service.
 // All implementations must embed UnimplementedPeerServiceServer
 // for forward compatibility.
@@ -94,6 +111,9 @@ type PeerServiceServer interface {
 	// and is answered with the list. Each further request names a file, and is answered with
 	// its checksum and, unless that is known, with its data.
 	Files(grpc.BidiStreamingServer[FilesRequest, FilesResponse]) error
+	// Compare tells the newest digest of the caller's state in one request, and is answered with
+	// that of the called node. It is a stream so that the Hello is judged before the request is read.
+	Compare(grpc.BidiStreamingServer[CompareRequest, CompareResponse]) error
 	mustEmbedUnimplementedPeerServiceServer()
 }
 
@@ -109,6 +129,9 @@ func (UnimplementedPeerServiceServer) Messages(grpc.ClientStreamingServer[Packet
 }
 func (UnimplementedPeerServiceServer) Files(grpc.BidiStreamingServer[FilesRequest, FilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method Files not implemented")
+}
+func (UnimplementedPeerServiceServer) Compare(grpc.BidiStreamingServer[CompareRequest, CompareResponse]) error {
+	return status.Error(codes.Unimplemented, "method Compare not implemented")
 }
 func (UnimplementedPeerServiceServer) mustEmbedUnimplementedPeerServiceServer() {}
 func (UnimplementedPeerServiceServer) testEmbeddedByValue()                     {}
@@ -145,6 +168,13 @@ func _PeerService_Files_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_FilesServer = grpc.BidiStreamingServer[FilesRequest, FilesResponse]
 
+func _PeerService_Compare_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServiceServer).Compare(&grpc.GenericServerStream[CompareRequest, CompareResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_CompareServer = grpc.BidiStreamingServer[CompareRequest, CompareResponse]
+
 // PeerService_ServiceDesc is the grpc.ServiceDesc for PeerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -161,6 +191,12 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Files",
 			Handler:       _PeerService_Files_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Compare",
+			Handler:       _PeerService_Compare_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},
