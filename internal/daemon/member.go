@@ -39,8 +39,11 @@ func (s *process) watchCluster() {
 		ready := false
 		for {
 			if now := c.log.Status(); now.Leader != told.Leader || now.Term != told.Term {
-				told = now
-				s.log.Info("leader of the cluster", zap.Uint64("node", now.Leader), zap.Uint64("term", now.Term), zap.Bool("this", now.Leading))
+				if told = now; now.Leader == 0 {
+					s.log.Info("no node leads the cluster, as far as this one knows", zap.Uint64("term", now.Term))
+				} else {
+					s.log.Info("leader of the cluster", zap.Uint64("node", now.Leader), zap.Uint64("term", now.Term), zap.Bool("this", now.Leading))
+				}
 			}
 			if why := c.unready(); ready != (why == nil) {
 				if ready = !ready; ready {

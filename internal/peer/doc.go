@@ -35,8 +35,9 @@
 //
 // Each call begins with a Hello: version of the protocol, cluster, the ids of both nodes, and
 // how the store of the caller is divided into partitions: records name partitions, so nodes
-// that differ there would come to different states. The other node answers with its own. If anything differs the call is refused with the
-// reason, which both nodes report. A call from a node that is no member is refused.
+// that differ there would come to different states. The other node answers with its own. If
+// anything differs the call is refused with the reason, which both nodes report; the one that
+// refuses does so once a minute. A call from a node that is no member is refused.
 //
 // With TLS, which is mutual, the certificate of a node has its cluster and id as its only URI
 // (certificate.Node), and has to agree with the Hello. Host names do not matter. Without TLS

@@ -137,6 +137,6 @@ func (n *Network) refuse(ctx context.Context, code codes.Code, why error) error 
 	if p, ok := grpcpeer.FromContext(ctx); ok {
 		from = p.Addr.String()
 	}
-	n.refused(fmt.Errorf("a call from %s is refused: %w", from, why))
+	n.refused(from, why)
 	return status.Error(code, "node "+strconv.FormatUint(n.options.Node, 10)+" refuses the call: "+why.Error())
 }

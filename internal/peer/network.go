@@ -89,7 +89,7 @@ type Network struct {
 	reported map[laneName]string // what Report was told last
 
 	refusals     atomic.Uint64
-	refusedLast  atomic.Int64 // when Report was told, in Unix seconds
+	refusedLast  sparingly
 	droppedAlien atomic.Uint64
 }
 
@@ -343,13 +343,34 @@ func laneText(l peerpb.Lane) string {
 	return "small"
 }
 
-// refused counts a refused call, and reports at most one a second.
-func (n *Network) refused(why error) {
+// refused counts a refused call, and reports it: at most one a second, and one a minute for the
+// same reason, as a node that is refused calls again and again.
+func (n *Network) refused(from string, why error) {
 	n.refusals.Add(1)
-	now := time.Now().Unix()
-	if last := n.refusedLast.Load(); last != now && n.refusedLast.CompareAndSwap(last, now) && n.options.Report != nil {
-		n.options.Report(Event{Err: why})
+	if now := time.Now(); n.refusedLast.allows(why.Error(), now) && n.options.Report != nil {
+		n.options.Report(Event{Err: fmt.Errorf("a call from %s is refused: %w", from, why)})
 	}
+}
+
+// sparingly says which reasons are worth a report. It keeps those of the last minute.
+type sparingly struct {
+	mu   sync.Mutex
+	last time.Time
+	told map[string]time.Time
+}
+
+func (s *sparingly) allows(reason string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.told, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
+	if _, again := s.told[reason]; again || now.Sub(s.last) < time.Second {
+		return false
+	}
+	if s.told == nil {
+		s.told = map[string]time.Time{}
+	}
+	s.told[reason], s.last = now, now
+	return true
 }
 
 // Status describes what goes to and comes from another node. Bytes are those of entries and

@@ -247,6 +247,15 @@ func TestCallsThatAreRefused(t *testing.T) {
 	require.NoError(t, stream.Send(&peerpb.Packet{Group: testGroup, Messages: [][]byte{b}}))
 	testwait.Until(t, func() bool { return len(to.all()) == 1 })
 
+	// A read of this node that node 1 passes back.
+	b, err = proto.Marshal(message(pb.MsgReadIndex, 2, 2))
+	require.NoError(t, err)
+	heartbeat, err = proto.Marshal(message(pb.MsgHeartbeat, 1, 2))
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&peerpb.Packet{Group: testGroup, Messages: [][]byte{b, heartbeat}}))
+	testwait.Until(t, func() bool { return len(to.all()) == 2 })
+	require.Equal(t, pb.MsgHeartbeat, to.all()[1].GetType())
+
 	// A newer stream takes the place of the older one.
 	newer, err := client.Messages(metadata.NewOutgoingContext(testwait.Context(t), good.metadata()))
 	require.NoError(t, err)
@@ -455,4 +464,20 @@ func TestNobodyAnswers(t *testing.T) {
 	cancel()
 	_, err := (*n.members.Load())[2].small.stream(ctx)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A reason is reported once a minute, and no more than one a second.
+func TestRefusalsAreReportedSparingly(t *testing.T) {
+	var s sparingly
+	start := time.Now()
+	var reported []string
+	for second := range 125 {
+		for _, reason := range []string{"a", "b"} {
+			if s.allows(reason, start.Add(time.Duration(second)*time.Second)) {
+				reported = append(reported, fmt.Sprint(second, reason))
+			}
+		}
+	}
+	require.Equal(t, []string{"0a", "1b", "60a", "61b", "120a", "121b"}, reported)
+	require.Len(t, s.told, 2)
 }

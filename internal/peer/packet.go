@@ -108,6 +108,9 @@ func (r *receiver) decode(b []byte, deliver func(*pb.Message)) error {
 	if err := proto.Unmarshal(b, m); err != nil {
 		return fmt.Errorf("a message of %d bytes that cannot be read: %w", len(b), err)
 	}
+	if m.GetType() == pb.MsgReadIndex && m.GetFrom() == r.to {
+		return nil // this node led no more when it asked, and leads now; it has asked again by itself
+	}
 	own := m.GetFrom() == r.from || m.GetType() == pb.MsgReadIndex && r.forwards(m.GetFrom())
 	if !own || m.GetTo() != r.to {
 		return fmt.Errorf("a message from node %d to node %d, in the stream from node %d to node %d", m.GetFrom(), m.GetTo(), r.from, r.to)
