@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/inspect"
+	"github.com/kvd-db/kvd/internal/replicated"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -27,7 +28,7 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		progress := startProgress(a.err, "bytes", 1)
-		report, err := inspect.Check(cmd.Context(), vfs.OS, path.Clean(args[0]), progress.update)
+		report, err := inspect.Check(cmd.Context(), vfs.OS, path.Clean(args[0]), replicated.CheckLog, progress.update)
 		progress.close()
 		if err != nil {
 			return named(err)

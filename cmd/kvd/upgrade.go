@@ -86,7 +86,7 @@ func toUpgrade(files []formats.File) (outdated int, err error) {
 		switch f := &files[i]; {
 		case f.Unknown():
 			err = errors.Join(err, fmt.Errorf("%w: %s has format %d", kv.ErrUnsupportedVersion, f.Path, f.Version))
-		case f.Err != nil && f.Kind != formats.Log:
+		case f.Err != nil && f.Kind != formats.Log && f.Kind != formats.Replicated:
 			err = errors.Join(err, f.Err)
 		case f.Outdated():
 			outdated++

@@ -6,15 +6,17 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Versions of the formats of STORE and CLOCK that this package reads. It writes the newest.
+// Versions of the formats of STORE, CLOCK and NODE that this package reads. It writes the newest.
 const (
 	OldestFormat      = format
 	NewestFormat      = format
 	OldestClockFormat = 1
 	NewestClockFormat = clockFormat
+	OldestNodeFormat  = 1
+	NewestNodeFormat  = 1
 )
 
-// HeadBytes is how much of STORE and CLOCK FormatOf and ClockFormatOf need, in any version.
+// HeadBytes is how much of STORE, CLOCK and NODE their FormatOf functions need, in any version.
 const HeadBytes = preambleBytes
 
 // FormatOf returns the format version of a STORE file, which may be one that this package

@@ -45,7 +45,7 @@ const (
 
 const (
 	nodeMagic      = "kvd.node"
-	nodeFormat     = 1
+	nodeFormat     = NewestNodeFormat
 	nodeHeadBytes  = 40
 	maxNodeBytes   = nodeHeadBytes + MaxMembers*(10+MaxAddressBytes) + 4
 	reservedNodeID = 1<<64 - 16 // those from here on have a meaning for the library
@@ -87,6 +87,13 @@ func (n *Node) Check() error {
 		return fmt.Errorf("%w: node %d of cluster %016x: %s", kv.ErrInvalidArgument, n.Node, n.Cluster, reason)
 	}
 	return nil
+}
+
+// LogID returns the id that the checksums of the node's log cover. It is that of the node and not
+// that of the store, which is drawn again if the creation of a store is interrupted.
+func (n *Node) LogID() uint64 {
+	const odd = 0x9e37_79b9_7f4a_7c15
+	return n.Cluster ^ n.Node*odd
 }
 
 // Encode returns the content of a NODE file, as the package comment shows it.

@@ -40,6 +40,10 @@ type ReplicatedLog interface {
 	// Compare says what the state of this member was at a version. It does not block. All nodes
 	// tell each other; if a majority had another state, Member.Differs is called.
 	Compare(StateDigest)
+	// Verify reads the files of this node's part of the log, but for the one that is written to, and
+	// passes each with what is wrong with it to verified; an error of that ends it. It passes
+	// bytes to progress, which may block.
+	Verify(ctx context.Context, progress func(bytes int64), verified func(name string, err error) error) error
 	// Done is closed when the log has ended; Err then returns why, kv.ErrClosed after Close.
 	Done() <-chan struct{}
 	Err() error

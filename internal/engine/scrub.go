@@ -132,7 +132,10 @@ func (e *Engine) scrubBytes() (sum int64) {
 		sum += int64(ref.Bytes() + ref.ValueFileBytes())
 		ref.Release()
 	}
-	if e.log != nil { // not read-only
+	switch {
+	case e.member != nil:
+		sum += e.member.log.Stats().LiveBytes
+	case e.log != nil: // not read-only
 		sum += e.log.Stats().LiveBytes
 	}
 	return sum
@@ -163,6 +166,14 @@ func (s *scrub) run() error {
 	if !errors.Is(err, fs.ErrNotExist) { // no key ever had an expiry
 		if err := s.verified(descriptor.ClockPath(e.dir), err); err != nil {
 			return err
+		}
+	}
+	if e.member != nil {
+		_, err := descriptor.ReadNode(e.opts.FS, e.dir, e.descriptor.StoreID)
+		if !errors.Is(err, fs.ErrNotExist) { // embedded, or in a test
+			if err := s.verified(descriptor.NodePath(e.dir), err); err != nil {
+				return err
+			}
 		}
 	}
 	if err := s.log(); err != nil {
@@ -238,10 +249,13 @@ func (s *scrub) fileAfter(p *partition.Partition, dir string, num, newest kv.Fil
 	return 0, false, nil
 }
 
-// log verifies the segments of the log. Of the last one, it verifies what is synced. A log
-// that waits for disk space is left out.
+// log verifies the segments of the log. Of the last one, it verifies what is synced; that of the
+// log of a cluster is left out, and so is a log that waits for disk space.
 func (s *scrub) log() error {
 	e := s.e
+	if e.member != nil {
+		return s.ended(e.member.log.Verify(s.ctx, s.progress, s.verified))
+	}
 	if e.readOnly.Load() || e.log == nil {
 		return nil
 	}

@@ -17,9 +17,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/formats"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/raftlog"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -38,6 +40,14 @@ func storeWithEveryKind(t *testing.T) *vfs.Mem {
 	}}))
 	require.NoError(t, e.Flush(t.Context()))
 	require.NoError(t, e.Close())
+	// No store has both kinds of log.
+	d, err := descriptor.Read(fsys, "data")
+	require.NoError(t, err)
+	node := descriptor.Node{StoreID: d.StoreID, Cluster: 1, Node: 2, Members: map[uint64]string{2: "127.0.0.1:1"}}
+	require.NoError(t, descriptor.WriteNode(fsys, "data", &node))
+	log, _, err := raftlog.Open(raftlog.Options{FS: fsys, Dir: "data/wal", StoreID: node.LogID(), Fresh: true})
+	require.NoError(t, err)
+	require.NoError(t, log.Close())
 	return fsys
 }
 
@@ -98,9 +108,9 @@ func newer(t *testing.T, kind *formats.Kind, data []byte) []byte {
 	le := binary.LittleEndian
 	n, version := len(data), kind.Newest+1
 	switch kind {
-	case formats.Store, formats.Clock:
+	case formats.Store, formats.Clock, formats.Node:
 		le.PutUint32(data[8:], version) // an older kvd looks at nothing behind it
-	case formats.Log:
+	case formats.Log, formats.Replicated:
 		le.PutUint32(data[8:], version)
 		le.PutUint32(data[12:], crc32.Update(crc32.Checksum(data[:12], castagnoli), castagnoli, data[16:64]))
 	case formats.Manifest:
@@ -163,7 +173,7 @@ func TestDamageIsNoFormat(t *testing.T) {
 		switch kind {
 		case formats.Store:
 			require.ErrorIs(t, err, fs.ErrNotExist)
-		case formats.Clock, formats.Log:
+		case formats.Clock, formats.Node, formats.Log, formats.Replicated:
 			require.NoError(t, err)
 		default:
 			require.NoError(t, err)

@@ -2,6 +2,7 @@ package formats
 
 import (
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/valuefile"
@@ -36,6 +37,14 @@ var (
 		Name: "log segment", Oldest: wal.OldestFormat, Writes: wal.NewestFormat, Newest: wal.NewestFormat,
 		formatOf: wal.FormatOf, bytes: wal.HeadBytes,
 	}
+	Node = &Kind{
+		Name: "NODE", Oldest: descriptor.OldestNodeFormat, Writes: descriptor.NewestNodeFormat, Newest: descriptor.NewestNodeFormat,
+		formatOf: descriptor.NodeFormatOf, bytes: descriptor.HeadBytes,
+	}
+	Replicated = &Kind{
+		Name: "segment of a cluster", Oldest: logfile.OldestReplicatedFormat, Writes: logfile.NewestReplicatedFormat, Newest: logfile.NewestReplicatedFormat,
+		formatOf: logfile.ReplicatedFormatOf, bytes: logfile.ReplicatedHeadBytes,
+	}
 	Current = &Kind{
 		Name: "CURRENT", Oldest: manifest.OldestCurrentFormat, Writes: manifest.OldestCurrentFormat, Newest: manifest.NewestCurrentFormat,
 		formatOf: manifest.CurrentFormatOf, bytes: manifest.CurrentBytes + 1,
@@ -57,4 +66,4 @@ var (
 )
 
 // Kinds lists all kinds.
-var Kinds = []*Kind{Store, Clock, Log, Current, Manifest, Table, Values}
+var Kinds = []*Kind{Store, Clock, Node, Log, Replicated, Current, Manifest, Table, Values}

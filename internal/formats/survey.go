@@ -86,6 +86,8 @@ func (s *survey) store() error {
 			err = s.partition(name, uint32(id))
 		} else if name == descriptor.ClockName {
 			_, err = s.add(Clock, name)
+		} else if name == descriptor.NodeName {
+			_, err = s.add(Node, name)
 		} else if name == descriptor.LogName {
 			err = s.log()
 		}
@@ -104,10 +106,13 @@ func (s *survey) log() error {
 		return err
 	}
 	for _, name := range names {
-		if !strings.HasSuffix(name, ".wal") {
+		kind := Log
+		if descriptor.IsReplicatedSegment(name) {
+			kind = Replicated
+		} else if !strings.HasSuffix(name, ".wal") {
 			continue
 		}
-		if _, err := s.add(Log, path.Join(descriptor.LogName, name)); err != nil {
+		if _, err := s.add(kind, path.Join(descriptor.LogName, name)); err != nil {
 			return err
 		}
 	}

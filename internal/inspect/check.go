@@ -14,15 +14,22 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
+// LogCheck reads the log of a cluster's node in a directory, and returns what it holds, for
+// people. It changes nothing. It is not in this package, which does not know the consensus.
+//
+// Errors: as those of a wal.Verify that cannot read the log, or finds it damaged.
+type LogCheck func(fsys vfs.FS, dir string, node *descriptor.Node) (note string, err error)
+
 // Check reads every byte of the store in dir and reports on each file. It continues
 // after damage. It calls progress, if not nil, after each piece with the bytes done and
-// the total.
+// the total. The log of a node of a cluster is left to replicated; without it the report
+// says that it was not checked.
 //
 // The error says why there is no report: vfs.ErrLocked if a process has the store open,
 // fs.ErrNotExist if there is none, or the error of ctx. Damage to the store is in the
 // report instead. Cost: reads everything once; memory for the filter and index of one
 // table.
-func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, total int64)) (report *Report, err error) {
+func Check(ctx context.Context, fsys vfs.FS, dir string, replicated LogCheck, progress func(done, total int64)) (report *Report, err error) {
 	dir = path.Clean(dir)
 	lock, err := descriptor.LockShared(fsys, dir)
 	if err != nil {
@@ -33,7 +40,7 @@ func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, tot
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	c := &checker{ctx: ctx, fsys: fsys, dir: dir, files: make(map[string]*File), progress: progress}
+	c := &checker{ctx: ctx, fsys: fsys, dir: dir, files: make(map[string]*File), replicated: replicated, progress: progress}
 	if err := c.listStore(); err != nil {
 		return nil, err
 	}
@@ -41,6 +48,9 @@ func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, tot
 		return nil, err
 	}
 	if err := c.clock(); err != nil {
+		return nil, err
+	}
+	if err := c.nodeFile(); err != nil {
 		return nil, err
 	}
 	for id := range c.report.Partitions {
@@ -60,6 +70,9 @@ type checker struct {
 	fsys     vfs.FS
 	dir      string
 	progress func(done, total int64)
+
+	replicated LogCheck
+	node       *descriptor.Node // nil: there is none, or it cannot be read
 
 	report      Report
 	storeID     uint64
@@ -92,6 +105,8 @@ func (c *checker) listStore() error {
 			err = c.add(name, KindStore)
 		case name == descriptor.ClockName:
 			err = c.add(name, KindClock)
+		case name == descriptor.NodeName:
+			err = c.add(name, KindNode)
 		case name == descriptor.LockName:
 			err = c.add(name, KindLock)
 		case name == descriptor.BallastName:
@@ -211,6 +226,25 @@ func (c *checker) clock() error {
 		return nil
 	}
 	_, err := descriptor.ReadClock(c.fsys, c.dir, c.storeID)
+	return c.found(f, err)
+}
+
+// nodeFile checks NODE, of a node of a cluster.
+func (c *checker) nodeFile() error {
+	f := c.files[descriptor.NodeName]
+	if f == nil {
+		return nil
+	}
+	defer c.advance(f.Bytes)
+	if !c.haveStore {
+		f.Note = "not checked: it names the id in STORE"
+		return nil
+	}
+	node, err := descriptor.ReadNode(c.fsys, c.dir, c.storeID)
+	if err == nil {
+		c.node = &node
+		f.Note = fmt.Sprintf("node %d of cluster %016x", node.Node, node.Cluster)
+	}
 	return c.found(f, err)
 }
 

@@ -24,8 +24,8 @@ func (c *checker) log() error {
 		}
 	}
 	defer func() { c.advance(bytes) }()
-	if !c.haveStore || c.replicatedLog() {
-		return nil
+	if member, err := c.replicatedLog(); member || err != nil || !c.haveStore {
+		return err
 	}
 	dir := descriptor.LogDir(c.dir)
 	whole := &File{Path: descriptor.LogName, Kind: KindLog}
@@ -59,19 +59,33 @@ func (c *checker) log() error {
 
 const segmentSuffix = ".wal"
 
-// replicatedLog reports whether the store is that of a node of a cluster, and then notes that its
-// log is not checked here.
-func (c *checker) replicatedLog() (found bool) {
+// replicatedLog reports whether the store is that of a node of a cluster, and then checks its log.
+func (c *checker) replicatedLog() (member bool, err error) {
+	last := &File{} // segment
 	for name, f := range c.files {
 		if path.Dir(name) == descriptor.LogName && descriptor.IsReplicatedSegment(name) {
-			f.Kind, f.Note = KindLog, "not checked: the log of a cluster, which its node checks when it starts"
-			found = true
+			f.Kind = KindLog
+			c.advance(f.Bytes)
+			if c.replicated == nil || c.node == nil {
+				f.Note = "not checked: its checksums cover the ids in NODE; its node checks it when it starts"
+			}
+			if name > last.Path {
+				last = f
+			}
 		}
 	}
-	if found {
-		c.report.LastSeq = max(c.report.LastSeq, c.flushedUpTo)
+	if last.Path == "" && c.node == nil {
+		return false, nil
 	}
-	return found
+	c.report.LastSeq = max(c.report.LastSeq, c.flushedUpTo)
+	if c.replicated == nil || c.node == nil {
+		return true, nil
+	}
+	note, err := c.replicated(c.fsys, descriptor.LogDir(c.dir), c.node)
+	if last.Note = note; last.Path == "" {
+		last = &File{Path: descriptor.LogName, Kind: KindLog}
+	}
+	return true, c.foundInLog(last, err)
 }
 
 // foundInLog records an error in the entry of the segment that it names, or else in

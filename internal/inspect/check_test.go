@@ -57,7 +57,7 @@ func isDamage(err error) bool {
 
 func check(t *testing.T, fsys vfs.FS) *Report {
 	t.Helper()
-	r, err := Check(t.Context(), fsys, "data", nil)
+	r, err := Check(t.Context(), fsys, "data", nil, nil)
 	require.NoError(t, err)
 	return r
 }
@@ -65,7 +65,7 @@ func check(t *testing.T, fsys vfs.FS) *Report {
 func TestAWholeStoreIsWhole(t *testing.T) {
 	fsys := newStore(t)
 	var last, total int64
-	r, err := Check(t.Context(), fsys, "data", func(done, of int64) {
+	r, err := Check(t.Context(), fsys, "data", nil, func(done, of int64) {
 		require.GreaterOrEqual(t, done, last)
 		require.LessOrEqual(t, done, of)
 		last, total = done, of
@@ -218,12 +218,12 @@ func TestTheDirectoryMayHaveAnyName(t *testing.T) {
 		e, err := engine.Open(dir, engine.Options{FS: fsys, Partitions: 1})
 		require.NoError(t, err)
 		require.NoError(t, e.Close())
-		r, err := Check(t.Context(), fsys, dir, nil)
+		r, err := Check(t.Context(), fsys, dir, nil, nil)
 		require.NoError(t, err)
 		require.NoError(t, r.Err(), dir)
 		require.NoError(t, fsys.Remove(path.Join(dir, "p-0000/MANIFEST-000001")))
 		flipByte(t, fsys, path.Join(dir, "wal/000001.wal"), 20)
-		r, err = Check(t.Context(), fsys, dir, nil)
+		r, err = Check(t.Context(), fsys, dir, nil, nil)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"p-0000/MANIFEST-000001", "wal/000001.wal"}, damagedPaths(r), dir)
 	}
@@ -330,7 +330,7 @@ func TestFilesThatNobodyNeedsAreNoted(t *testing.T) {
 func TestAnOpenStoreIsNotChecked(t *testing.T) {
 	fsys := vfs.NewMem()
 	e := openStore(t, fsys)
-	_, err := Check(t.Context(), fsys, "data", nil)
+	_, err := Check(t.Context(), fsys, "data", nil, nil)
 	require.ErrorIs(t, err, vfs.ErrLocked)
 	require.NoError(t, e.Close())
 	require.NoError(t, check(t, fsys).Err())
@@ -338,10 +338,10 @@ func TestAnOpenStoreIsNotChecked(t *testing.T) {
 
 func TestWhereThereIsNoStoreThereIsNoReport(t *testing.T) {
 	fsys := vfs.NewMem()
-	_, err := Check(t.Context(), fsys, "data", nil)
+	_, err := Check(t.Context(), fsys, "data", nil, nil)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoError(t, fsys.MkdirAll("data"))
-	_, err = Check(t.Context(), fsys, "data", nil)
+	_, err = Check(t.Context(), fsys, "data", nil, nil)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	names, err := fsys.List("data")
 	require.NoError(t, err)
@@ -352,6 +352,6 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	fsys := newStore(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Check(ctx, fsys, "data", nil)
+	_, err := Check(ctx, fsys, "data", nil, nil)
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -14,7 +14,8 @@ type Kind string
 const (
 	KindStore    Kind = "store"    // STORE
 	KindClock    Kind = "clock"    // CLOCK
-	KindLog      Kind = "wal"      // a segment of the commit log
+	KindNode     Kind = "node"     // NODE
+	KindLog      Kind = "wal"      // a segment of the commit log, or of that of a cluster
 	KindManifest Kind = "manifest" // the manifest that CURRENT names
 	KindMarker   Kind = "marker"   // CURRENT
 	KindDelta    Kind = "delta"    // a table of a delta

@@ -268,6 +268,7 @@ func (l *Log) rotate() error {
 // begin makes a segment that has nothing but its header the active one.
 func (l *Log) begin(num uint64) error {
 	l.active, l.off = num, segmentHeaderBytes
+	l.counters.active.Store(num)
 	l.synced = address{num, segmentHeaderBytes}
 	if err := l.write([]frame{{kind: kindStart}}); err != nil {
 		return err

@@ -28,10 +28,7 @@ func Open(o Options) (_ *Log, _ Recovery, err error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes
 	}
-	s := &recovery{
-		Log:    &Log{opts: o, groups: map[uint32]*Group{}, files: map[uint64]vfs.File{}, sizes: map[uint64]int64{}, number: 1},
-		hardAt: map[uint32]address{},
-	}
+	s := newRecovery(o)
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("open Raft log: %w", err), s.closeFiles())
@@ -56,6 +53,13 @@ func Open(o Options) (_ *Log, _ Recovery, err error) {
 	return s.Log, s.report, nil
 }
 
+func newRecovery(o Options) *recovery {
+	return &recovery{
+		Log:    &Log{opts: o, groups: map[uint32]*Group{}, files: map[uint64]vfs.File{}, sizes: map[uint64]int64{}, number: 1},
+		hardAt: map[uint32]address{},
+	}
+}
+
 // recovery reads a log and makes it ready for writes.
 type recovery struct {
 	*Log
@@ -67,6 +71,7 @@ type recovery struct {
 	hardAt map[uint32]address // the end of the last hard state of each group
 	unused []uint64           // the segments after it, which hold no frames
 	size   int64              // of the last segment with frames
+	reads  bool               // nothing is to be changed
 }
 
 // read reads all segments, and checks that they are whole. It changes nothing.
@@ -144,7 +149,11 @@ func (s *recovery) load(num uint64) ([]byte, error) {
 	f := s.files[num]
 	if f == nil {
 		var err error
-		if f, err = s.opts.FS.OpenReadWrite(segmentName(s.opts.Dir, num)); err != nil {
+		open := s.opts.FS.OpenReadWrite
+		if s.reads {
+			open = s.opts.FS.Open
+		}
+		if f, err = open(segmentName(s.opts.Dir, num)); err != nil {
 			return nil, err
 		}
 		s.files[num] = f

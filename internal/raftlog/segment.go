@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	segmentMagic       = "kvd.rft\n"
-	segmentVersion     = 1
+	segmentMagic       = logfile.ReplicatedMagic
+	segmentVersion     = logfile.NewestReplicatedFormat
 	segmentHeaderBytes = 64
 )
 

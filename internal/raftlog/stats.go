@@ -27,6 +27,7 @@ type counters struct {
 	writeBytes, writeEntries, syncMicros histogram.Powers
 	syncMax, syncTime                    atomic.Int64 // nanoseconds
 	segments, liveBytes                  atomic.Int64
+	active                               atomic.Uint64 // number of the last segment with frames
 }
 
 // Stats returns the counts so far. In contrast to the other methods it may be called at any
@@ -58,6 +59,7 @@ func (l *Log) sized(num uint64, bytes int64) {
 
 // measure notes the sizes of all segments.
 func (l *Log) measure() error {
+	l.counters.active.Store(l.active)
 	for num, f := range l.files {
 		n, err := f.Size()
 		if err != nil {

@@ -56,7 +56,7 @@ func TestARepairAtEveryFault(t *testing.T) {
 		failed++
 		require.ErrorIs(t, err, syscall.EIO)
 		if _, err := disk.Stat(descriptor.Path(repairedDir)); err == nil {
-			checked, err := inspect.Check(t.Context(), disk, repairedDir, nil)
+			checked, err := inspect.Check(t.Context(), disk, repairedDir, nil, nil)
 			require.NoError(t, err)
 			require.NoError(t, checked.Err())
 		}
@@ -77,7 +77,7 @@ func TestARepairAtEveryCrash(t *testing.T) {
 	check := func(image *vfs.Mem) {
 		if _, err := image.Stat(descriptor.Path(repairedDir)); err == nil {
 			whole++
-			checked, err := inspect.Check(t.Context(), image, repairedDir, nil)
+			checked, err := inspect.Check(t.Context(), image, repairedDir, nil, nil)
 			require.NoError(t, err)
 			require.NoError(t, checked.Err())
 			return

@@ -149,7 +149,7 @@ func (h *history) truth(key string, at kv.SeqNum) *written {
 func (h *history) judgeInPlace(disk *vfs.Mem, r *Report, before map[string]kv.Item, unreadable map[string]bool) (lost int) {
 	t := h.t
 	t.Helper()
-	checked, err := inspect.Check(t.Context(), disk, damagedDir, nil)
+	checked, err := inspect.Check(t.Context(), disk, damagedDir, nil, nil)
 	require.NoError(t, err)
 	require.NoError(t, checked.Err(), "the store is whole")
 	for _, f := range checked.Files {

@@ -334,7 +334,7 @@ func (h *history) judge(disk *vfs.Mem, o Options) *Report {
 func (h *history) requireRepaired(disk *vfs.Mem, r *Report) {
 	t := h.t
 	t.Helper()
-	checked, err := inspect.Check(t.Context(), disk, repairedDir, nil)
+	checked, err := inspect.Check(t.Context(), disk, repairedDir, nil, nil)
 	require.NoError(t, err)
 	require.NoError(t, checked.Err(), "the new store is whole")
 	for _, f := range checked.Files {

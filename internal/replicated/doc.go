@@ -96,9 +96,9 @@
 //     its log cannot be written; the leadership is not handed over before.
 //   - If the machine's clock of a new leader is years ahead, keys expire at once. (If it is
 //     behind, the time goes at half the speed until that has caught up.)
-//   - The tools for stopped stores do not read the log: kvd check notes that, and kvd repair
-//     refuses a member's store.
-//   - Scrubs leave the log out. A store so large that its digest takes over an hour, at a
+//   - kvd repair refuses a member's store, and kvd dump prints no segment of its log.
+//   - A scrub leaves out the segment of the log that is written to.
+//   - A store so large that its digest takes over an hour, at a
 //     twentieth of a processor, is not compared.
 //   - Stale reads, and forwarding of writes to the leader.
 package replicated

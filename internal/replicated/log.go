@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/peer"
@@ -87,22 +88,16 @@ func (nowhere) Send([]*pb.Message) {}
 func (l *Log) Open(f engine.LogFiles) (engine.LogBegin, error) {
 	l.boot = f.Boot
 	l.checkpoints.fs, l.checkpoints.dir = f.FS, f.Data
+	node := descriptor.Node{Cluster: l.config.Cluster, Node: l.config.Node}
 	var err error
 	l.file, _, err = raftlog.Open(raftlog.Options{
-		FS: f.FS, Dir: f.Dir, StoreID: l.storeID(), SegmentBytes: f.SegmentBytes, Fresh: f.Created,
+		FS: f.FS, Dir: f.Dir, StoreID: node.LogID(), SegmentBytes: f.SegmentBytes, Fresh: f.Created,
 	})
 	if err != nil {
 		return engine.LogBegin{}, err
 	}
 	mark, err := l.file.Group(Group).Snapshot()
 	return engine.LogBegin{Index: mark.GetMetadata().GetIndex(), Term: mark.GetMetadata().GetTerm()}, err
-}
-
-// storeID returns the id that the checksums of the log's files cover. It is that of the node
-// and not that of the store, which is drawn again if the creation of a store is interrupted.
-func (l *Log) storeID() uint64 {
-	const odd = 0x9e37_79b9_7f4a_7c15
-	return l.config.Cluster ^ l.config.Node*odd
 }
 
 // Start implements engine.ReplicatedLog.
@@ -229,6 +224,11 @@ func (l *Log) Leader() uint64 {
 		return loop.Status().Leader
 	}
 	return 0
+}
+
+// Verify implements engine.ReplicatedLog.
+func (l *Log) Verify(ctx context.Context, progress func(bytes int64), verified func(name string, err error) error) error {
+	return l.file.Verify(ctx, progress, verified)
 }
 
 // Compact implements engine.ReplicatedLog.

@@ -1,6 +1,7 @@
 package replicated
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/inspect"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -186,19 +188,78 @@ func TestToolsKnowAMember(t *testing.T) {
 		require.NoError(t, n.store.Flush(t.Context()))
 		c.fill(60, 20)
 		c.stop()
-		report, err := inspect.Check(t.Context(), n.fs, "data", nil)
-		require.NoError(t, err)
-		require.NoError(t, report.Err())
-		require.True(t, slices.ContainsFunc(report.Files, func(f inspect.File) bool {
-			return f.Kind == inspect.KindLog && strings.Contains(f.Note, "cluster")
-		}), "%+v", report.Files)
-		_, err = repair.Run(t.Context(), n.fs, "data", "repaired", repair.Options{})
+		has := func(kind inspect.Kind, note string) *inspect.Report {
+			report, err := inspect.Check(t.Context(), n.fs, "data", CheckLog, nil)
+			require.NoError(t, err)
+			require.True(t, slices.ContainsFunc(report.Files, func(f inspect.File) bool {
+				return f.Kind == kind && strings.Contains(f.Note+f.Status, note)
+			}), "%+v", report.Files)
+			return report
+		}
+		require.NoError(t, has(inspect.KindLog, "not checked").Err(), "without NODE")
+		writeNode(t, n)
+		require.NoError(t, has(inspect.KindNode, "node 1 of cluster 0000000000000007").Err())
+		require.NoError(t, has(inspect.KindLog, "the log ends at entry ").Err())
+		flip(t, n.fs, "data/wal/000001.raft", 200)
+		require.ErrorIs(t, has(inspect.KindLog, "corrupt").Err(), kv.ErrCorrupt)
+		flip(t, n.fs, "data/wal/000001.raft", 200)
+		flip(t, n.fs, "data/NODE", 30)
+		require.ErrorIs(t, has(inspect.KindNode, "checksum").Err(), kv.ErrCorrupt)
+		flip(t, n.fs, "data/NODE", 30)
+		_, err := repair.Run(t.Context(), n.fs, "data", "repaired", repair.Options{})
 		require.ErrorIs(t, err, kv.ErrInvalidArgument)
 		_, err = repair.PlanInPlace(t.Context(), n.fs, "data", repair.InPlaceOptions{Scratch: "scratch"})
 		require.ErrorIs(t, err, kv.ErrInvalidArgument)
 		n.start()
 		require.NotEmpty(t, n.get("key 7"))
 		n.stop()
+	})
+}
+
+// writeNode writes the NODE file of a stopped node.
+func writeNode(t *testing.T, n *node) {
+	d, err := descriptor.Read(n.fs, "data")
+	require.NoError(t, err)
+	node := descriptor.Node{StoreID: d.StoreID, Cluster: 7, Node: n.id, Members: map[uint64]string{n.id: "127.0.0.1:1"}}
+	require.NoError(t, descriptor.WriteNode(n.fs, "data", &node))
+}
+
+// flip changes a bit of a file.
+func flip(t *testing.T, fsys vfs.FS, name string, at int64) {
+	f, err := fsys.OpenReadWrite(name)
+	require.NoError(t, err)
+	var b [1]byte
+	_, err = f.ReadAt(b[:], at)
+	require.NoError(t, err)
+	b[0] ^= 4
+	_, err = f.WriteAt(b[:], at)
+	require.NoError(t, errors.Join(err, f.Close()))
+}
+
+// A scrub reads the segments of the log that are complete.
+func TestAScrubReadsTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 1, func(o *engine.Options) { o.SegmentBytes, o.MemtableBytes = 4<<10, 8<<20 })
+		defer c.stop()
+		n := c.nodes[0]
+		c.fill(0, 200)
+		segments := n.store.Stats().Log.Segments
+		require.Greater(t, segments, 4)
+		damaged := func() (files int, places []string) {
+			require.NoError(t, n.store.Scrub(t.Context(), 0, func(step engine.ScrubStep) {
+				if files = step.Files; step.Damage != nil {
+					places = append(places, step.Damage.File)
+				}
+			}))
+			return files, places
+		}
+		files, places := damaged()
+		require.GreaterOrEqual(t, files, segments-1)
+		require.Empty(t, places)
+		flip(t, n.fs, "data/wal/000002.raft", 500)
+		_, places = damaged()
+		require.Equal(t, []string{"wal/000002.raft"}, places)
+		flip(t, n.fs, "data/wal/000002.raft", 500)
 	})
 }
 
