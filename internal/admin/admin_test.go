@@ -79,6 +79,7 @@ func sampleMember() Member {
 		Role: "leader", Leader: 1, Term: 60, Last: 70, Committed: 65, Applied: 64, Lags: map[uint64]uint64{2: 20, 3: 70},
 		Proposals: map[string]uint64{"committed": 71, "dropped": 72, "uncertain": 73},
 		Elections: 74, LeaderChanges: 75, Tenures: 76, Refused: 87,
+		HandOvers:   map[string]uint64{"slow_disk": 94, "full_disk": 95},
 		Comparisons: map[string]uint64{"same": 90, "differ": 91}, Compared: time.Unix(92, 0), ComparedVersion: 93,
 		Peers: []Peer{{
 			Node: 2, Connected: true, Lanes: []Lane{{"small", 80, 0}, {"appends", 81, 82}}, Sent: 83, SentBytes: 84, Received: 85, NotTaken: 86,
@@ -249,6 +250,7 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 		`kvd_cluster_round_reads_bucket{le="4"} 1`, "kvd_cluster_round_reads_sum 3",
 		`kvd_cluster_proposals_total{outcome="committed"} 71`, `kvd_cluster_proposals_total{outcome="dropped"} 72`, `kvd_cluster_proposals_total{outcome="uncertain"} 73`,
 		"kvd_cluster_elections_total 74", "kvd_cluster_leader_changes_total 75", "kvd_cluster_tenures_total 76", "kvd_cluster_calls_refused_total 87",
+		`kvd_cluster_handovers_total{reason="slow_disk"} 94`, `kvd_cluster_handovers_total{reason="full_disk"} 95`,
 		`kvd_cluster_comparisons_total{result="same"} 90`, `kvd_cluster_comparisons_total{result="differ"} 91`,
 		"kvd_cluster_comparison_timestamp_seconds 92", "kvd_cluster_comparison_version 93",
 		`kvd_cluster_peer_connected{node="2"} 1`, `kvd_cluster_peer_connected{node="3"} 0`,

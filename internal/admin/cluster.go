@@ -23,6 +23,8 @@ type Member struct {
 
 	Elections, LeaderChanges, Tenures uint64
 
+	HandOvers map[string]uint64 // of the leadership, by reason
+
 	Comparisons     map[string]uint64 // of the states of the nodes, by result
 	Compared        time.Time         // the last one; zero: there was none
 	ComparedVersion uint64
@@ -64,6 +66,7 @@ var (
 	memberElections = describe("kvd_cluster_elections_total", "Times that this node began to ask for votes.")
 	memberLeaders   = describe("kvd_cluster_leader_changes_total", "Times that this node learned of a new leader.")
 	memberTenures   = describe("kvd_cluster_tenures_total", "Times that this node, as the leader, began to take writes.")
+	memberGaveUp    = describe("kvd_cluster_handovers_total", "Times that this node handed the leadership over because its disk was slow or nearly full.", "reason")
 	memberCompared  = describe("kvd_cluster_comparisons_total", "Comparisons of the states of the nodes: all that had told theirs were the same, or one did differ.", "result")
 	memberLastDone  = describe("kvd_cluster_comparison_timestamp_seconds", "When the states of the nodes were compared last; 0: not since the start.")
 	memberLastAt    = describe("kvd_cluster_comparison_version", "The version at which the states of the nodes were compared last.")
@@ -99,6 +102,9 @@ func (s sink) member(m *Member) {
 	s.counter(memberElections, m.Elections)
 	s.counter(memberLeaders, m.LeaderChanges)
 	s.counter(memberTenures, m.Tenures)
+	for reason, n := range m.HandOvers {
+		s.counter(memberGaveUp, n, reason)
+	}
 	for result, n := range m.Comparisons {
 		s.counter(memberCompared, n, result)
 	}

@@ -119,7 +119,8 @@ func (s *process) openCluster(o *engine.Options) error {
 	}
 	replicatedLog := replicated.New(replicated.Config{
 		Cluster: node.Cluster, Node: node.Node, Voters: slices.Sorted(maps.Keys(node.Members)), Transport: network,
-		Files: filesOf(network), Report: s.checkpointEvent, Exchange: network.Compare, Compared: s.compared,
+		Files: filesOf(network), Report: s.checkpointEvent,
+		Exchange: network.Compare, Compared: s.compared, HandedOver: s.handedOver,
 	})
 	serveFiles(network, replicatedLog)
 	network.SetCompare(replicatedLog.Hear)

@@ -124,6 +124,15 @@ func (s *process) compared(c replicated.Comparison) {
 	}
 }
 
+// handedOver logs that this node hands the leadership over because of its disk.
+func (s *process) handedOver(h replicated.HandOver) {
+	if h.Err != nil {
+		s.log.Error("this node should not lead, and the leadership could not be handed over; it tries again in a minute", zap.String("why", h.Why), zap.Error(h.Err))
+		return
+	}
+	s.log.Warn("the leadership was handed over because of the disk", zap.String("why", h.Why), zap.Uint64("node", h.Leader))
+}
+
 // differences says which nodes differed in the last comparison of states; empty: none.
 func (c *clusterNode) differences() string {
 	last := c.log.Comparisons().Last
@@ -183,6 +192,7 @@ func (c *clusterNode) member() (admin.Member, bool) {
 		},
 		Elections: counts.Elections, LeaderChanges: counts.LeaderChanges, Tenures: counts.Tenures, Refused: c.network.Refused(),
 	}
+	m.HandOvers = c.log.HandOvers()
 	compared := c.log.Comparisons()
 	m.Comparisons = map[string]uint64{"same": compared.Same, "differ": compared.Differ}
 	m.Compared, m.ComparedVersion = compared.At, uint64(compared.Last.Version)

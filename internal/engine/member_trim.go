@@ -37,6 +37,7 @@ func (e *Engine) maintainMember() {
 			}
 			e.member.stamp()
 			e.member.askToCompare(time.Now())
+			e.member.tellSpace()
 		case <-e.maintenance.wake:
 		}
 		if !e.disk.unwritable.Load() {
@@ -62,6 +63,16 @@ func (m *member) stamp() {
 	if w := m.leading.Load(); w != nil && m.expires.Load() {
 		_ = w.tenure.stamp(m.e.Now())
 	}
+}
+
+// tellSpace tells the log whether this node lacks space: then another one should lead, before this
+// one has none left for the log.
+func (m *member) tellSpace() {
+	why := ""
+	if err := m.e.ReadOnly(); err != nil {
+		why = err.Error()
+	}
+	m.log.Full(why)
 }
 
 // trim gives up the log that all partitions have flushed, except for about a segment: nodes

@@ -44,6 +44,9 @@ type ReplicatedLog interface {
 	// passes each with what is wrong with it to verified; an error of that ends it. It passes
 	// bytes to progress, which may block.
 	Verify(ctx context.Context, progress func(bytes int64), verified func(name string, err error) error) error
+	// Full says why this member should not lead, as its disk is nearly full; empty: it may. If it
+	// leads, the log then tries to let another one lead. It does not block.
+	Full(why string)
 	// Done is closed when the log has ended; Err then returns why, kv.ErrClosed after Close.
 	Done() <-chan struct{}
 	Err() error

@@ -57,6 +57,13 @@
 // records after a restart, takes part in the next comparison. Request ids are not compared. The
 // digests do not go through the log, since only the leader could write them there.
 //
+// # Disks
+//
+// A leader hands the leadership over when each write and sync of its log has taken over half a
+// second for ten seconds on end, or when its disk is nearly full so that the store refuses
+// puts: before the node ends because its log cannot be written. It does so once a minute at most.
+// A follower goes on in both cases.
+//
 // # Durability
 //
 // All writes are as durable as sync asks: on the disks of a majority.
@@ -92,8 +99,8 @@
 //   - After a restart a node knows the request ids of the last 30 s or three segments, unless it
 //     has flushed nothing since. For older ones that are sent again a leader answers
 //     kv.ErrUncertain.
-//   - A disk that is full, or a file system that becomes read-only, ends a member when
-//     its log cannot be written; the leadership is not handed over before.
+//   - A disk without any space, or a file system that becomes read-only, ends a member when
+//     its log cannot be written.
 //   - If the machine's clock of a new leader is years ahead, keys expire at once. (If it is
 //     behind, the time goes at half the speed until that has caught up.)
 //   - kvd repair refuses a member's store, and kvd dump prints no segment of its log.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -44,6 +45,9 @@ type Config struct {
 	// Compared is told what a comparison of states has found, and again if more nodes tell their
 	// digests later. It does not block. May be nil.
 	Compared func(Comparison)
+	// HandedOver is told when this node hands the leadership over because of its disk, or cannot.
+	// It does not block. May be nil.
+	HandedOver func(HandOver)
 }
 
 // Log is the replicated log of a node. It implements engine.ReplicatedLog. Its methods are safe
@@ -55,8 +59,10 @@ type Log struct {
 
 	checkpoints *checkpoints
 	comparer    comparer
-	comparing   sync.WaitGroup
-	end         context.CancelFunc // of the comparer; nil: it does not run
+	full        atomic.Pointer[string] // why this node should not lead; nil or empty: it may
+	handedOver  [2]atomic.Uint64       // because of a slow disk, and of a full one
+	caring      sync.WaitGroup         // the comparer, and care
+	end         context.CancelFunc     // of those; nil: they do not run
 
 	mu   sync.Mutex
 	loop *replica.Loop // nil before Start
@@ -124,11 +130,12 @@ func (l *Log) Start(at *engine.Position, m engine.Member) error {
 	l.mu.Lock() // the first call of the loop may ask for it
 	defer l.mu.Unlock()
 	l.loop = replica.Start(core, proposer{m})
+	var life context.Context
+	life, l.end = context.WithCancel(context.Background())
+	l.caring.Go(func() { l.care(life) })
 	if l.config.Exchange != nil {
-		var life context.Context
-		life, l.end = context.WithCancel(context.Background())
 		l.comparer.differs = m.Differs
-		l.comparing.Go(func() { l.comparer.run(life) })
+		l.caring.Go(func() { l.comparer.run(life) })
 	}
 	return nil
 }
@@ -248,7 +255,7 @@ func (l *Log) Close() error {
 	}
 	if l.end != nil {
 		l.end()
-		l.comparing.Wait()
+		l.caring.Wait()
 	}
 	if l.file == nil {
 		return nil
