@@ -28,8 +28,9 @@
 // that the log keeps in memory too.
 //
 // A stream that ends is made again after 50 ms, growing to 2 s while that fails, each time
-// between half and one and a half times as long. If the other node is silent for 10 s it is
-// asked whether it is there, and has 5 s to answer.
+// between half and one and a half times as long, or at once when the other node calls: a node that
+// has started again gets its streams without waiting for the pauses of the others. If the other
+// node is silent for 10 s it is asked whether it is there, and has 5 s to answer.
 //
 // # Identity
 //

@@ -35,27 +35,38 @@ type lane struct {
 	kind    peerpb.Lane
 	queue   *queue
 	conn    *grpc.ClientConn
+	called  chan struct{} // has a value if the node has called this one since the last pause
 }
 
 // run keeps a stream to the node until ctx ends.
 func (l *lane) run(ctx context.Context) {
-	pause := minPause
+	pause := l.network.firstPause
 	for {
 		connected, err := l.stream(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if connected {
-			pause = minPause
+			pause = l.network.firstPause
 		}
 		l.network.report(l, err)
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
+			pause = min(2*pause, maxPause)
+		case <-l.called: // so it is there again
+			pause = l.network.firstPause
 		case <-ctx.Done():
 			return
 		}
-		pause = min(2*pause, maxPause)
 		l.conn.ResetConnectBackoff() // this pause is the one that counts
+	}
+}
+
+// wake ends the pause of a lane, or the next one.
+func (l *lane) wake() {
+	select {
+	case l.called <- struct{}{}:
+	default:
 	}
 }
 

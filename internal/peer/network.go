@@ -78,6 +78,7 @@ type Network struct {
 	hear        atomic.Pointer[func(uint64, Digest) Digest]
 	sending     atomic.Bool   // files, to one other node
 	stallWait   time.Duration // see the constant
+	firstPause  time.Duration // minPause
 	members     atomic.Pointer[map[uint64]*member]
 
 	ctx     context.Context
@@ -119,7 +120,7 @@ func New(o Options) (*Network, error) {
 	if o.Cluster == 0 || o.Node == 0 {
 		return nil, fmt.Errorf("%w: a node needs the id of its cluster and one of its own", kv.ErrInvalidArgument)
 	}
-	n := &Network{options: o, reported: map[laneName]string{}, stallWait: stallWait}
+	n := &Network{options: o, reported: map[laneName]string{}, stallWait: stallWait, firstPause: minPause}
 	n.members.Store(&map[uint64]*member{})
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
@@ -243,7 +244,7 @@ func (n *Network) newMember(id uint64, address string) (*member, error) {
 			m.close()
 			return nil, fmt.Errorf("%w: address of node %d: %w", kv.ErrInvalidArgument, id, err)
 		}
-		*l.to = &lane{network: n, to: m, kind: l.kind, queue: newQueue(l.bytes), conn: conn}
+		*l.to = &lane{network: n, to: m, kind: l.kind, queue: newQueue(l.bytes), conn: conn, called: make(chan struct{}, 1)}
 	}
 	return m, nil
 }

@@ -107,6 +107,20 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// A node that calls another one is there: that one calls it at once, and not when its pause is over.
+func TestANodeThatCallsIsCalledAtOnce(t *testing.T) {
+	var r reports
+	n2 := start(t, options(2), &inbox{})
+	o := options(1)
+	o.Report = r.report
+	n1 := start(t, o, &inbox{})
+	n1.firstPause = time.Hour
+	require.NoError(t, n1.SetMembers(map[uint64]string{2: n2.Addr()}))
+	testwait.Until(t, func() bool { return r.has("node 1 is no member of the group") })
+	require.NoError(t, n2.SetMembers(map[uint64]string{1: n1.Addr()}))
+	connected(t, n1, true)
+}
+
 // A node that is removed is cut off, and can call again when it is added.
 func TestRemovedNode(t *testing.T) {
 	var r reports

@@ -32,6 +32,9 @@ func (s *service) Messages(stream grpc.ClientStreamingServer[peerpb.Packet, peer
 	if err != nil {
 		return err
 	}
+	for _, l := range from.lanes() {
+		l.wake()
+	}
 	answer := identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout}
 	if err := stream.SendHeader(answer.metadata()); err != nil {
 		return err
