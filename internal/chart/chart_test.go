@@ -193,8 +193,54 @@ func TestAShadeIsDrawnAsFarAsTheAxisShowsIt(t *testing.T) {
 }
 
 func TestRowsOfANoteFit(t *testing.T) {
-	for _, row := range wrap(strings.Repeat("some words of a note ", 40), 300) {
+	for _, row := range wrap(strings.Repeat("some words of a note ", 40), 300, noteSize) {
 		assert.LessOrEqual(t, textWidth(row)*11/12, 300.0)
 	}
-	assert.Empty(t, wrap("", 100))
+	assert.Empty(t, wrap("", 100, noteSize))
+}
+
+func TestNamesOfCategoriesBreak(t *testing.T) {
+	for name, want := range map[string][]string{
+		"p50":                  {"p50"},
+		"p99 to p99.9: 2.1 ms": {"p99 to", "p99.9:", "2.1 ms"},
+		"DELETE_HEAVY":         {"DELETE_", "HEAVY"},
+		"scrambled-zipfian":    {"scrambled-", "zipfian"},
+		"a_b-c d e f g h i j":  {"a_b-c d e", "f g h i j"},
+		"unbreakable_":         {"unbreakable_"},
+	} {
+		assert.Equal(t, want, breakName(name, 60), name)
+	}
+}
+
+// TestAFigureForATelephoneShowsAllOfIt: names in rows, and nothing beyond its right end.
+func TestAFigureForATelephoneShowsAllOfIt(t *testing.T) {
+	bars := &Bars{X: []float64{0, 1, 2, 3}, Stacked: true, Layers: []Layer{{"a name of a series that is wider than the whole telephone is", 0, []float64{1, 2, 3, 4}}}}
+	f := &Figure{
+		Title: "A title that is wider than the telephone that shows it", X: Axis{Kind: Categories, Names: []string{"PUT_HEAVY", "GET_HEAVY", "DELETE_HEAVY", "BALANCED"}},
+		Panels: []Panel{{Y: Axis{Label: "time", Format: Nanos}, Marks: []Mark{bars}}},
+	}
+	svg, ok := f.Slim()
+	require.True(t, ok)
+	assert.Zero(t, f.Width, "the figure itself is as it was")
+	assert.Contains(t, svg, `width="358"`)
+	for _, row := range []string{">DELETE_<", ">HEAVY<", ">BALANCED<"} {
+		assert.Contains(t, svg, row)
+	}
+	text := regexp.MustCompile(`<text class="([a-z])" text-anchor="(start|middle)" x="([0-9.]+)" y="[0-9.]+">([^<]*)</text>`)
+	for _, m := range text.FindAllStringSubmatch(svg, -1) {
+		x, err := strconv.ParseFloat(m[3], 64)
+		require.NoError(t, err)
+		width := textWidth(m[4]) * map[string]float64{"t": titleSize, "d": textSize, "n": noteSize}[m[1]] / textSize
+		if m[2] == "middle" {
+			width /= 2
+		}
+		assert.LessOrEqual(t, x+width, float64(slimWidth), m[4])
+	}
+
+	f.Width = 376
+	_, ok = f.Slim()
+	assert.False(t, ok, "it has a width of its own")
+	f.Width, f.Panels[0].Y = 0, Axis{Kind: Categories, Names: []string{"the name of a row of a forest plot"}}
+	_, ok = f.Slim()
+	assert.False(t, ok, "the names leave no room")
 }

@@ -5,6 +5,7 @@ import (
 	"html"
 	"math"
 	"slices"
+	"strings"
 )
 
 // The layout, in CSS pixels.
@@ -19,8 +20,17 @@ const (
 	noteRow      = 15
 	panelGap     = 16
 	yLabelWidth  = 20
-	tickDistance = 7 // between a tick's label and the axis
+	tickDistance = 7  // between a tick's label and the axis
+	tickRow      = 14 // of a label below the x axis that has several
+
+	// Sizes of text. The title is bold, so it is as wide as text of 16.
+	titleSize = 16
+	textSize  = 12
+	noteSize  = 11
 )
+
+// slimWidth is the width of a telephone, without the margins of a page.
+const slimWidth = 358
 
 // plot is one panel while it is drawn.
 type plot struct {
@@ -35,6 +45,17 @@ func (f *Figure) SVG() string { return f.render(true) }
 // Inline returns the figure for a page that has CSS.
 func (f *Figure) Inline() string { return f.render(false) }
 
+// Slim returns the figure for a page that has CSS, as narrow as a telephone. It returns false if
+// the figure has a width of its own, or if the labels of its y axis would leave too little room.
+func (f *Figure) Slim() (svg string, ok bool) {
+	if f.Width != 0 || f.leftMargin() > slimWidth/3 {
+		return "", false
+	}
+	slim := *f
+	slim.Width = slimWidth
+	return slim.Inline(), true
+}
+
 func (f *Figure) render(style bool) string {
 	width := f.Width
 	if width == 0 {
@@ -42,9 +63,9 @@ func (f *Figure) render(style bool) string {
 	}
 	var body canvas
 	y := float64(marginTop)
-	if f.Title != "" {
+	for _, row := range wrap(f.Title, width-24, titleSize) {
 		y += titleHeight
-		body.text("t", "start", 12, y-6, f.Title)
+		body.text("t", "start", 12, y-6, row)
 	}
 	left := f.leftMargin()
 	area := width - left - rightMargin
@@ -57,7 +78,7 @@ func (f *Figure) render(style bool) string {
 		y += labelHeight
 	}
 	for _, note := range f.Note {
-		for _, row := range wrap(note, width-24) {
+		for _, row := range wrap(note, width-24, noteSize) {
 			y += noteRow
 			body.text("n", "start", 12, y, row)
 		}
@@ -144,8 +165,7 @@ func (p *Panel) draw(c *canvas, x *scale, left, top, width float64, last bool) f
 	if !last {
 		return bottom + panelGap
 	}
-	d.xAxis(bottom)
-	return bottom + tickHeight
+	return bottom + tickHeight + tickRow*float64(d.xAxis(bottom)-1)
 }
 
 func (d *plot) yAxis() {
@@ -159,18 +179,29 @@ func (d *plot) yAxis() {
 	}
 }
 
-// xAxis labels as many ticks as fit beside each other.
-func (d *plot) xAxis(y float64) {
-	end := math.Inf(-1)
+// xAxis labels as many ticks as fit beside each other, and returns how many rows the labels have
+// at most.
+func (d *plot) xAxis(y float64) int {
+	end, most := math.Inf(-1), 1
 	for _, t := range d.x.ticks() {
 		x := d.x.at(t.value)
 		d.line("a", x, y, x, y+4)
-		half := textWidth(t.label) / 2
+		rows, half := []string{t.label}, 0.0
+		if d.x.axis.Kind == Categories {
+			rows = breakName(t.label, d.x.step())
+		}
+		for _, row := range rows {
+			half = max(half, textWidth(row)/2)
+		}
 		if x-half > end && x+half <= d.left+d.width+rightMargin {
-			d.text("d", "middle", x, y+16, t.label)
+			for i, row := range rows {
+				d.text("d", "middle", x, y+16+tickRow*float64(i), row)
+			}
 			end = x + half + 4
+			most = max(most, len(rows))
 		}
 	}
+	return most
 }
 
 // legend writes the names of the panel's series, in rows, and returns where the plot
@@ -194,7 +225,12 @@ func (p *Panel) legend(c *canvas, left, top, width float64) float64 {
 			x, y = left, y+legendRow
 		}
 		c.symbol(k, x, y-4)
-		c.text("d", "start", x+symbol, y, k.name)
+		for i, row := range wrap(k.name, width-symbol, textSize) { // several only if the next name is below anyhow
+			if i > 0 {
+				y += legendRow
+			}
+			c.text("d", "start", x+symbol, y, row)
+		}
 		x += need
 	}
 	return y + 10
@@ -225,32 +261,53 @@ func dash(series int) string {
 	return ""
 }
 
-// wrap breaks text into rows, at spaces.
-func wrap(s string, width float64) []string {
-	var rows []string
-	row := ""
-	start := 0
-	flush := func(word string) {
-		switch {
-		case row == "":
-			row = word
-		case textWidth(row+" "+word)*11/12 > width:
-			rows = append(rows, row)
-			row = word
-		default:
-			row += " " + word
-		}
+// wrap breaks text of a size into rows, at spaces.
+func wrap(s string, width, size float64) []string {
+	return pack(strings.FieldsFunc(s, func(r rune) bool { return r == ' ' }), " ", func(row string) bool { return textWidth(row)*size/textSize <= width })
+}
+
+// breakName breaks a name that is wider than a column into rows, after spaces, underscores and
+// hyphens, but not between a number and its unit.
+func breakName(name string, width float64) []string {
+	fits := func(row string) bool { return textWidth(row) <= width }
+	if fits(name) {
+		return []string{name}
 	}
-	for i := 0; i <= len(s); i++ {
-		if i == len(s) || s[i] == ' ' {
-			if i > start {
-				flush(s[start:i])
+	var parts []string
+	number := false
+	for _, word := range strings.Fields(name) {
+		if number {
+			parts[len(parts)-1] += word + " "
+			number = false
+			continue
+		}
+		number = word[0] >= '0' && word[0] <= '9'
+		for word != "" {
+			end := strings.IndexAny(word[:len(word)-1], "_-") + 1
+			if end == 0 {
+				end = len(word)
 			}
-			start = i + 1
+			parts, word = append(parts, word[:end]), word[end:]
 		}
+		parts[len(parts)-1] += " "
 	}
-	if row != "" {
-		rows = append(rows, row)
+	rows := pack(parts, "", func(row string) bool { return fits(strings.TrimSpace(row)) })
+	for i := range rows {
+		rows[i] = strings.TrimSpace(rows[i])
+	}
+	return rows
+}
+
+// pack joins as many parts as fit to each row, at least one.
+func pack(parts []string, separator string, fits func(row string) bool) []string {
+	var rows []string
+	for _, part := range parts {
+		last := len(rows) - 1
+		if last >= 0 && fits(rows[last]+separator+part) {
+			rows[last] += separator + part
+		} else {
+			rows = append(rows, part)
+		}
 	}
 	return rows
 }

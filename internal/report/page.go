@@ -165,8 +165,11 @@ type view struct {
 type sectionView struct {
 	Section
 	Tables  []tableView
-	Figures []template.HTML
+	Figures []figureView
 }
+
+// figureView is a figure, and what a narrow window shows in its place; "" for the figure itself.
+type figureView struct{ Full, Slim template.HTML }
 
 // mostColumns is how many columns of figures the width of a page holds in its usual font.
 const mostColumns = 7
@@ -194,7 +197,8 @@ func (p *Page) view() *view {
 			sv.Tables = append(sv.Tables, t.view())
 		}
 		for _, f := range s.Figures {
-			sv.Figures = append(sv.Figures, template.HTML(f.Inline())) // chart escapes its texts
+			slim, _ := f.Slim()
+			sv.Figures = append(sv.Figures, figureView{template.HTML(f.Inline()), template.HTML(slim)}) // chart escapes its texts
 		}
 		v.Sections = append(v.Sections, sv)
 	}
@@ -238,8 +242,8 @@ th,td{padding:3px 10px;text-align:right;border-bottom:1px solid var(--edge);whit
 .prose th,.prose td{text-align:left;white-space:normal;vertical-align:top}
 td{background:rgba(var(--tint),var(--shade,0))}
 svg{max-width:100%;height:auto;display:block;margin:12px 0}
-.figure{overflow-x:auto}
-@media (max-width:640px){.figure svg{max-width:none}.narrow .figure svg{max-width:100%}th:first-child,td:first-child{white-space:normal;min-width:6em}}
+.figure{overflow-x:auto}.slim{display:none}
+@media (max-width:640px){.figure svg{max-width:none}.full{display:none}.slim{display:block}.slim svg,.narrow .figure svg{max-width:100%}th:first-child,td:first-child{white-space:normal;min-width:6em}}
 @supports (animation-timeline:scroll()){.wide,.figure{animation:more linear;animation-timeline:scroll(self inline)}}
 @keyframes more{from,95%{mask-image:linear-gradient(to right,#000 calc(100% - 48px),transparent)}to{mask-image:linear-gradient(#000,#000)}}
 .narrow{display:flex;flex-wrap:wrap;gap:0 16px;align-items:flex-start}
@@ -277,8 +281,9 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 {{if .Long}}</details>
 {{else}}{{with .Caption}}<p class="caption">{{.}}</p>
 {{end}}{{end}}{{end}}{{if .Narrow}}<div class="narrow">
-{{end}}{{range .Figures}}<div class="figure">{{.}}</div>
-{{end}}{{if .Narrow}}</div>
+{{end}}{{range .Figures}}<div class="figure{{if .Slim}} full{{end}}">{{.Full}}</div>
+{{with .Slim}}<div class="figure slim">{{.}}</div>
+{{end}}{{end}}{{if .Narrow}}</div>
 {{end}}</section>
 {{end}}<section>
 <h2>How it was measured</h2>

@@ -60,7 +60,8 @@ func TestAPageIsWellFormedAndNeedsNothingElse(t *testing.T) {
 	assert.NotContains(t, page, "ZgotmplZ", "the template found something unsafe")
 	assert.Equal(t, 1, strings.Count(page, `style="--shade:0.45"`), "the best of a column")
 	assert.Contains(t, page, `<table class="prose">`, "its words wrap")
-	assert.Equal(t, 3, strings.Count(page, "<div class=\"figure\"><svg "), "a figure scrolls where a window is narrower, so that its text stays large")
+	assert.Equal(t, 3, strings.Count(page, "<div class=\"figure full\"><svg "))
+	assert.Equal(t, 3, strings.Count(page, "<div class=\"figure slim\"><svg "), "a narrow window shows it in place of the full one")
 	assert.Contains(t, page, "under a third of the median rate")
 
 	d := xml.NewDecoder(strings.NewReader(regexp.MustCompile(`<meta[^>]*>|<!doctype html>|<br>`).ReplaceAllString(page, "")))
