@@ -4,11 +4,11 @@
 # could have given. Prints counts, and how long no write was acknowledged after each fault that
 # costs the leader.
 #
-#   KVD_NEMESIS=30m KVD_NEMESIS_NODES=5 scripts/nemesis.sh
+#   NEMESIS=30m NEMESIS_NODES=5 scripts/nemesis.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export KVD_NEMESIS=${KVD_NEMESIS:-10m} KVD_NEMESIS_NODES=${KVD_NEMESIS_NODES:-3}
+export NEMESIS=${NEMESIS:-10m} NEMESIS_NODES=${NEMESIS_NODES:-3}
 
-echo "nemesis: $KVD_NEMESIS_NODES nodes, for $KVD_NEMESIS"
+echo "nemesis: $NEMESIS_NODES nodes, for $NEMESIS"
 go test -count=1 -timeout 12h -v -run 'TestNemesis|TestAPausedLeader' ./internal/torture | grep -vE '^(=== |PASS)'

@@ -9,7 +9,7 @@
 // and retries. SERIAL_TXNS sets the number of transactions (default 10,000;
 // `make serializable` does a million).
 //
-// TestNemesis does the same to the nodes of a cluster, and cuts them off from each other. KVD_NEMESIS
-// sets how long (default: each fault once; `make nemesis` goes on for ten minutes),
-// KVD_NEMESIS_NODES how many nodes there are, 3 (the default) or 5.
+// TestNemesis does the same to the nodes of a cluster, and cuts them off from each other. NEMESIS
+// sets how long (default: each fault once; `make nemesis` goes on for ten minutes), NEMESIS_FAULTS
+// which (a part of their names), NEMESIS_NODES how many nodes there are, 3 (the default) or 5.
 package torture

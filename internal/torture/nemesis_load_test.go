@@ -50,6 +50,7 @@ type load struct {
 	last    time.Time     // the newest acknowledgement of a write, or call of lull
 	longest time.Duration // between two acknowledgements since lull
 	slowest time.Duration // operation since lull
+	unknown int           // outcomes of writes, since lull
 	ops     map[string]int
 	errs    map[string]int
 }
@@ -95,14 +96,14 @@ func (l *load) acknowledged() int {
 	return l.acks
 }
 
-// lull returns the longest time without an acknowledged write, and the slowest operation that
-// ended, since the last call.
-func (l *load) lull() (longest, slowest time.Duration) {
+// lull returns the longest time without an acknowledged write, the slowest operation that ended, and
+// how many writes ended without a known outcome, since the last call.
+func (l *load) lull() (longest, slowest time.Duration, unknown int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	longest, slowest = l.longest, l.slowest
-	l.longest, l.slowest, l.last = 0, 0, time.Now()
-	return longest, slowest
+	longest, slowest, unknown = l.longest, l.slowest, l.unknown
+	l.longest, l.slowest, l.unknown, l.last = 0, 0, 0, time.Now()
+	return longest, slowest, unknown
 }
 
 // legal lists the errors that a client may get while nodes fail.
@@ -132,6 +133,7 @@ func (l *load) done(what string, isWrite bool, call int64, err error) history.Ou
 	assert.True(l.t, known, "%s: %v", what, err)
 	l.errs[what+": "+err.Error()]++
 	if isWrite && errors.Is(err, kvd.ErrUncertain) {
+		l.unknown++
 		return history.Unknown
 	}
 	return history.Refused

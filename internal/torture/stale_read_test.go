@@ -23,7 +23,7 @@ import (
 func TestAPausedLeaderAnswersNothingOld(t *testing.T) {
 	testsize.OneGoroutine(t) // what is tested is in other processes
 	rounds := 2
-	if os.Getenv("KVD_NEMESIS") != "" {
+	if os.Getenv("NEMESIS") != "" {
 		rounds = 40
 	} else if testing.Short() {
 		t.Skip("seconds of real processes")
