@@ -18,10 +18,10 @@ import (
 func (a *app) clusterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Make the nodes of a cluster",
+		Short: "Make a cluster, look at it, and change its nodes",
 		Args:  noArguments,
 	}
-	cmd.AddCommand(a.clusterInitCommand())
+	cmd.AddCommand(a.clusterInitCommand(), a.clusterStatusCommand(), a.clusterJoinCommand(), a.clusterRemoveCommand(), a.clusterTransferCommand())
 	return cmd
 }
 
@@ -35,7 +35,9 @@ func (a *app) clusterInitCommand() *cobra.Command {
 			"the first run chooses them if need be, and prints the commands for the other nodes.\n" +
 			"Then start each node with kvd serve --cluster.\n\n" +
 			"A node has an id of its own, and an address for the other nodes, which is not that for\n" +
-			"clients. If the data of a node is lost, no other node may get its id.\n\n" +
+			"clients. If the data of a node is lost, no other node may get its id: do not run the\n" +
+			"command again for it, but kvd cluster join --replace. The cluster refuses a node that has\n" +
+			"another data directory than it had.\n\n" +
 			"If all nodes are on this machine they need no certificates. Otherwise each one has a\n" +
 			"certificate whose only URI is kvd-node:CLUSTER/NODE; kvd cert nodes makes some to try.\n\n" +
 			"Exit codes: 0 the node is made; 64 the arguments do not fit, or the directory is in use\n" +
@@ -59,9 +61,8 @@ func (a *app) clusterInitCommand() *cobra.Command {
 		case partitions < 0 || partitions > descriptor.MaxPartitions:
 			return usagef("--partitions %d; want at most %d", partitions, descriptor.MaxPartitions)
 		}
-		foreign, err := descriptor.Foreign(vfs.OS, data)
-		if err == nil && foreign != "" {
-			return usagef("--data %s holds other files, such as %q; give a new directory", data, foreign)
+		if err := checkNewNode(data); err != nil {
+			return err
 		}
 		if partitions, err = daemon.InitNode(vfs.OS, data, node, partitions); err != nil {
 			return named(err)

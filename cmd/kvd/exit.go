@@ -80,6 +80,7 @@ func explain(err error) string {
 		err  error
 		text string
 	}{
+		{errOfCluster, "kvd cluster status shows whether the change was made; it can be repeated"},
 		{kvd.ErrUncertain, "read the keys to find out whether the write happened; it can be repeated safely if no other client writes them"},
 		{kvd.ErrConflict, "nothing was written, since other clients write the same keys; try again"},
 		{kvd.ErrVersionGone, "the command took longer than the server keeps an old version; read less at a time"},

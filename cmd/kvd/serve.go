@@ -30,6 +30,7 @@ func (a *app) serveCommand() *cobra.Command {
 			"Exit codes: 0 stopped in order; 64 invalid settings; 65 the data is damaged or of\n" +
 			"a newer version; 69 an address is taken; 70 a bug in the engine, see the log; 74\n" +
 			"the disk failed or did not answer in time; 75 another process has the store open;\n" +
+			"77 the node was removed from its cluster, or has lost its data;\n" +
 			"130 or 143 a second SIGINT or SIGTERM. A crash of the Go runtime exits with 2.",
 		Args: noArguments,
 	}

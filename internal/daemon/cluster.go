@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type clusterNode struct {
 	log     *replicated.Log
 	life    context.Context // until close
 	end     context.CancelFunc
+	nodes   *membership
 	running sync.WaitGroup
 
 	watched  atomic.Bool               // the store is open, and so is the log
@@ -49,8 +51,8 @@ func (c *Config) checkCluster() error {
 		}
 	}
 	switch {
-	case !c.Cluster && (files > 0 || c.ClusterListen != ""):
-		return fmt.Errorf("%w: --cluster-listen, --cluster-cert, --cluster-key and --cluster-ca are for a node of a cluster: pass --cluster too", ErrUsage)
+	case !c.Cluster && (files > 0 || c.ClusterListen != "" || c.ClusterAdvertise != ""):
+		return fmt.Errorf("%w: --cluster-listen, --cluster-advertise, --cluster-cert, --cluster-key and --cluster-ca are for a node of a cluster: pass --cluster too", ErrUsage)
 	case files != 0 && files != 3:
 		return fmt.Errorf("%w: --cluster-cert, --cluster-key and --cluster-ca belong together; give all, or none", ErrUsage)
 	case c.Cluster && c.Dev:
@@ -90,16 +92,12 @@ func (s *process) openCluster(o *engine.Options) error {
 		}
 		return nil // opening the store tells what is wrong with it
 	}
-	node, err := readNode(s.disk.fs, c.Data)
+	node, store, err := readNode(s.disk.fs, c.Data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: --data %s is no node of a cluster: kvd cluster init makes one. If it was one, its data is lost: "+
-			"it must not take part under its old id", ErrUsage, c.Data)
+		return fmt.Errorf("%w: --data %s is no node of a cluster: kvd cluster init makes one, or kvd cluster join. If it was one, its data is lost: "+
+			"it must not take part under its old id; replace it by kvd cluster join --replace", ErrUsage, c.Data)
 	case err != nil:
-		return err
-	}
-	store, err := descriptor.Read(s.disk.fs, c.Data)
-	if err != nil {
 		return err
 	}
 	listen := c.ClusterListen
@@ -107,24 +105,34 @@ func (s *process) openCluster(o *engine.Options) error {
 		listen = node.Members[node.Node]
 	}
 	network, err := peer.New(peer.Options{
-		Cluster: node.Cluster, Node: node.Node, Group: replicated.Group, Listen: listen, TLS: s.cluster.tls, Report: s.peerEvent,
+		Cluster: node.Cluster, Node: node.Node, Group: replicated.Group, Store: node.StoreID, Listen: listen, TLS: s.cluster.tls, Report: s.peerEvent,
 		Layout: peer.Layout{Partitions: store.Partitions, Hash: store.Hash},
 	})
 	if err != nil {
 		return clusterUsage(err)
 	}
-	if err := network.SetMembers(node.Members); err != nil {
+	if err := network.SetMembers(node.Members); err != nil { // until the log says who they are
 		network.Close()
 		return clusterUsage(err)
 	}
 	replicatedLog := replicated.New(replicated.Config{
-		Cluster: node.Cluster, Node: node.Node, Voters: slices.Sorted(maps.Keys(node.Members)), Transport: network,
+		Cluster: node.Cluster, Node: node.Node, Addresses: node.Members, Transport: network,
 		Files: filesOf(network), Report: s.checkpointEvent,
 		Exchange: network.Compare, Compared: s.compared, HandedOver: s.handedOver,
+		Follow: func(addresses map[uint64]string) {
+			if err := network.SetMembers(addresses); err != nil && !errors.Is(err, kv.ErrClosed) {
+				s.log.Error("the addresses of the nodes cannot be used; the old ones count", zap.Error(err))
+			}
+		},
 	})
 	serveFiles(network, replicatedLog)
+	network.Judge(replicatedLog.Judge)
 	network.SetCompare(replicatedLog.Hear)
 	network.Start(replicatedLog)
+	s.cluster.nodes = &membership{
+		cluster: node.Cluster, node: node.Node, partitions: store.Partitions, version: Build().Version, network: network, log: replicatedLog,
+		self: replicated.Node{Store: node.StoreID, Client: cmp.Or(c.ClusterAdvertise, clientAddress(s.listen.Addr(), node.Members[node.Node]))},
+	}
 	if !s.cluster.use(node.Node, network, replicatedLog) {
 		return kv.ErrClosed
 	}
@@ -194,6 +202,8 @@ func (s *process) peerEvent(e peer.Event) {
 	switch {
 	case e.Node == 0:
 		s.log.Warn("a call was refused", zap.Error(e.Err))
+	case errors.Is(e.Err, peer.ErrExpelled):
+		s.expel(e.Err)
 	case e.Err != nil:
 		s.log.Warn("no connection to a node", zap.Uint64("node", e.Node), zap.String("lane", e.Lane), zap.Error(e.Err))
 	default:
@@ -201,13 +211,26 @@ func (s *process) peerEvent(e peer.Event) {
 	}
 }
 
-// readNode reads NODE of a store.
-func readNode(fsys vfs.FS, dir string) (descriptor.Node, error) {
-	d, err := descriptor.Read(fsys, dir)
-	if err != nil {
-		return descriptor.Node{}, err
+// readNode reads NODE and STORE of a data directory.
+func readNode(fsys vfs.FS, dir string) (node descriptor.Node, store descriptor.Descriptor, err error) {
+	if store, err = descriptor.Read(fsys, dir); err == nil {
+		node, err = descriptor.ReadNode(fsys, dir, store.StoreID)
 	}
-	return descriptor.ReadNode(fsys, dir, d.StoreID)
+	return node, store, err
+}
+
+// CheckNewNode returns an error if a data directory belongs to a node of a cluster already.
+//
+// Errors: kv.ErrInvalidArgument; those of the file system.
+func CheckNewNode(fsys vfs.FS, dir string) error {
+	there, _, err := readNode(fsys, dir)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%w: %s is node %d of cluster %016x already; start it with kvd serve --cluster", kv.ErrInvalidArgument, dir, there.Node, there.Cluster)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return err
 }
 
 // InitNode makes a store that is one of the first nodes of a cluster: all of them are the
@@ -218,17 +241,26 @@ func readNode(fsys vfs.FS, dir string) (descriptor.Node, error) {
 //
 // Errors: kv.ErrInvalidArgument; those of engine.Open and of the file system.
 func InitNode(fsys vfs.FS, dir string, node descriptor.Node, partitions int) (int, error) {
+	return makeNode(fsys, dir, node, partitions, slices.Sorted(maps.Keys(node.Members)))
+}
+
+// JoinNode makes a store that is a node which was added to a cluster. It begins where the history
+// of the cluster does, with the voters of then, and gets everything else from the other nodes.
+//
+// Errors: those of InitNode.
+func JoinNode(fsys vfs.FS, dir string, node descriptor.Node, partitions int, first []uint64) error {
+	_, err := makeNode(fsys, dir, node, partitions, first)
+	return err
+}
+
+func makeNode(fsys vfs.FS, dir string, node descriptor.Node, partitions int, first []uint64) (int, error) {
 	if err := node.Check(); err != nil {
 		return 0, err
 	}
-	if there, err := readNode(fsys, dir); err == nil {
-		return 0, fmt.Errorf("%w: %s is node %d of cluster %016x already; start it with kvd serve --cluster", kv.ErrInvalidArgument, dir, there.Node, there.Cluster)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	if err := CheckNewNode(fsys, dir); err != nil {
 		return 0, err
 	}
-	alone := replicated.New(replicated.Config{
-		Cluster: node.Cluster, Node: node.Node, Voters: slices.Sorted(maps.Keys(node.Members)),
-	})
+	alone := replicated.New(replicated.Config{Cluster: node.Cluster, Node: node.Node, Voters: first, Addresses: node.Members})
 	e, err := engine.Open(dir, engine.Options{FS: fsys, Partitions: partitions, Replicated: alone})
 	if err != nil {
 		return 0, err

@@ -99,17 +99,23 @@ func clusterOf(t *testing.T, size uint64) (starts []func() *running, logged func
 		require.NoError(t, initNode(fsys, mine))
 		require.ErrorIs(t, initNode(fsys, mine), kv.ErrInvalidArgument, "it is one already")
 		starts = append(starts, func() *running {
-			core, lines := observer.New(zapcore.InfoLevel)
+			r, lines := startNode(t, fsys, doors[id])
 			logs[id-1] = lines
-			c := testConfig(zap.New(core), fsys)
-			c.Cluster, c.ClusterListen = true, "127.0.0.1:0"
-			r := start(t, c)
-			listen := lines.FilterMessage("node of a cluster").All()[0].ContextMap()["listen"].(string)
-			doors[id].target.Store(&listen)
 			return r
 		})
 	}
 	return starts, func(node int, message string) []observer.LoggedEntry { return logs[node].FilterMessage(message).All() }
+}
+
+// startNode starts a node, which the others reach by a door.
+func startNode(t *testing.T, fsys vfs.FS, d *door) (*running, *observer.ObservedLogs) {
+	core, lines := observer.New(zapcore.InfoLevel)
+	c := testConfig(zap.New(core), fsys)
+	c.Cluster, c.ClusterListen = true, "127.0.0.1:0"
+	r := start(t, c)
+	listen := lines.FilterMessage("node of a cluster").All()[0].ContextMap()["listen"].(string)
+	d.target.Store(&listen)
+	return r, lines
 }
 
 // put writes by whichever of the nodes leads, and returns its index.
@@ -299,6 +305,7 @@ func TestStoresThatAreNoNode(t *testing.T) {
 func TestClusterSettings(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"pass --cluster too":          func(c *Config) { c.ClusterListen = "127.0.0.1:1" },
+		"--cluster-advertise":         func(c *Config) { c.ClusterAdvertise = "db1:7070" },
 		"give all, or none":           func(c *Config) { c.Cluster, c.ClusterCert = true, "x" },
 		"leave out --dev":             func(c *Config) { c.Cluster, c.Dev = true, true },
 		"leave out --archive":         func(c *Config) { c.Cluster, c.Archive = true, "x" },

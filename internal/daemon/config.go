@@ -59,6 +59,8 @@ type Config struct {
 	Cluster bool
 	// ClusterListen is the address for the other nodes; empty: that in NODE.
 	ClusterListen string
+	// ClusterAdvertise is the address that the node tells for clients; empty: Listen.
+	ClusterAdvertise string
 	// ClusterCert, ClusterKey and ClusterCA are the names of files, in PEM; empty: none.
 	ClusterCert, ClusterKey, ClusterCA string
 
@@ -154,6 +156,8 @@ func (c *Config) Settings() []*Setting {
 		{Name: "cluster", value: boolValue{&c.Cluster}, Help: "serve a node of a cluster, which kvd cluster init has made"},
 		{Name: "cluster-listen", value: stringValue{&c.ClusterListen},
 			Help: "address for the other nodes of the cluster; empty means the address of this node that kvd cluster init was given"},
+		{Name: "cluster-advertise", value: stringValue{&c.ClusterAdvertise},
+			Help: "address of this node for clients, as it tells it to the cluster; empty means that of --listen, with the host of its address for the other nodes if it listens at all"},
 		{Name: "cluster-cert", value: stringValue{&c.ClusterCert},
 			Help: "file with the certificate of this node in PEM, whose URI is kvd-node:CLUSTER/NODE; without it all nodes have to be on loopback. Read again within seconds if it changes, and on SIGHUP"},
 		{Name: "cluster-key", value: stringValue{&c.ClusterKey}, Help: "file with the private key of that certificate, likewise"},

@@ -278,6 +278,7 @@ func (s *process) open(ctx context.Context) error {
 		Connections: c.MaxConns, PeerConnections: c.MaxPeerConns,
 		SlowTime: c.SlowTime, SlowEntries: c.SlowCount, SlowHideKeys: c.SlowHide,
 		SetSetting: s.setSetting,
+		Cluster:    s.cluster.operated(),
 		ReportError: func(id, method string, err error) {
 			s.log.Error("request failed", zap.String("request", id), zap.String("method", method), zap.Error(err))
 		},

@@ -14,14 +14,15 @@ import (
 // Exit codes of the service and of commands on a data directory. Most are from
 // sysexits.h.
 const (
-	ExitOK      = 0
-	ExitError   = 1  // anything else: a bug, unless the message says otherwise
-	ExitUsage   = 64 // wrong flags or settings
-	ExitDamaged = 65 // stored data is damaged, of a newer version, or not that of the cluster; refused
-	ExitBind    = 69 // an address cannot be listened on
-	ExitBug     = 70 // the engine panicked, which is a bug
-	ExitIO      = 74 // the disk failed or did not answer in time
-	ExitLocked  = 75 // another process has the store open
+	ExitOK       = 0
+	ExitError    = 1  // anything else: a bug, unless the message says otherwise
+	ExitUsage    = 64 // wrong flags or settings
+	ExitDamaged  = 65 // stored data is damaged, of a newer version, or not that of the cluster; refused
+	ExitBind     = 69 // an address cannot be listened on
+	ExitBug      = 70 // the engine panicked, which is a bug
+	ExitIO       = 74 // the disk failed or did not answer in time
+	ExitLocked   = 75 // another process has the store open
+	ExitExpelled = 77 // the node must not take part in its cluster; to start it again is of no use
 
 	// A second signal ended the process at once: 128 and the number of the signal.
 	ExitInterrupted = 130
@@ -47,6 +48,8 @@ func ExitCode(err error) int {
 		return ExitUsage
 	case errors.Is(err, ErrListen):
 		return ExitBind
+	case errors.Is(err, ErrExpelled):
+		return ExitExpelled
 	case errors.Is(err, vfs.ErrLocked):
 		return ExitLocked
 	case errors.Is(err, engine.ErrDiffers):

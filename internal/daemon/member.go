@@ -31,7 +31,9 @@ func (s *process) watchCluster() {
 		return
 	}
 	c.watched.Store(true)
+	c.network.Answer(c.nodes.answer)
 	c.running.Go(c.probe)
+	c.running.Go(func() { s.tend(c.life, c.nodes) })
 	c.running.Go(func() {
 		ticker := time.NewTicker(replica.TickInterval)
 		defer ticker.Stop()

@@ -29,8 +29,9 @@ type ReplicatedLog interface {
 	// Read returns once everything that was acknowledged anywhere before the call has been
 	// applied here. Errors: the cause of ctx; kv.ErrOverloaded; what ended the log.
 	Read(ctx context.Context) error
-	// Leader returns the id of the node that leads, 0 if it is not known.
-	Leader() uint64
+	// Leader returns the id of the node that leads, 0 if it is not known, and its address for
+	// clients, empty if that is not known.
+	Leader() (id uint64, address string)
 	// Compact gives up entries that the store holds durably. It does not wait. Those up to free
 	// may be needed by no node; of those up to most, which is not above free, the store knows
 	// that they are too many to be kept for a node that lags. The log may keep more.
@@ -100,4 +101,7 @@ type Member interface {
 }
 
 // leaderless is why a write is refused here.
-func leaderless(log ReplicatedLog) error { return &kv.NotLeaderError{Leader: log.Leader()} }
+func leaderless(log ReplicatedLog) error {
+	id, address := log.Leader()
+	return &kv.NotLeaderError{Leader: id, Address: address}
+}

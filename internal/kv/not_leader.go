@@ -14,13 +14,18 @@ var ErrNotLeader = errors.New("not the leader")
 // holds for it.
 type NotLeaderError struct {
 	Leader uint64 // id of the node that leads, as far as this one knows; 0: none is known
+	// Address is where clients reach that node; empty: it is not known.
+	Address string
 }
 
 func (e *NotLeaderError) Error() string {
 	if e.Leader == 0 {
 		return "this node does not lead the cluster, and knows no leader: try again, or on another node"
 	}
-	return fmt.Sprintf("this node does not lead the cluster: write to node %d", e.Leader)
+	if e.Address == "" {
+		return fmt.Sprintf("this node does not lead the cluster: write to node %d", e.Leader)
+	}
+	return fmt.Sprintf("this node does not lead the cluster: write to node %d at %s", e.Leader, e.Address)
 }
 
 // Is makes every NotLeaderError match ErrNotLeader.

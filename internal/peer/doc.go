@@ -44,6 +44,15 @@
 // (certificate.Node), and has to agree with the Hello. Host names do not matter. Without TLS
 // a Hello is believed; then all addresses have to be those of loopback.
 //
+// A Hello also tells the random id of the data directory. A node that was removed, or that
+// comes with another directory than it had, is refused for good, and learns that
+// ([Network.Judge], [ErrExpelled]).
+//
+// # Questions
+//
+// By the connection of its short messages a node also asks another one, such as how far that has
+// come ([Network.Ask], [Network.Answer]).
+//
 // # Files
 //
 // A node fetches the files of a checkpoint of another one by a third connection

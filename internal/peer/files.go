@@ -233,7 +233,7 @@ func (n *Network) Files(ctx context.Context, node uint64, token []byte) (*Remote
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	f := &RemoteFiles{conn: conn, cancel: cancel}
-	if err := f.begin(ctx, identity{cluster: n.options.Cluster, from: n.options.Node, to: node, layout: n.options.Layout}, token); err != nil {
+	if err := f.begin(ctx, identity{cluster: n.options.Cluster, from: n.options.Node, to: node, layout: n.options.Layout, store: n.options.Store}, token); err != nil {
 		return nil, errors.Join(fmt.Errorf("files of node %d: %w", node, err), f.Close())
 	}
 	return f, nil

@@ -31,6 +31,7 @@ type identity struct {
 	cluster, from, to uint64
 	lane              peerpb.Lane
 	layout            Layout
+	store             uint64 // of the data directory of from; 0: it is not told
 }
 
 // Layout is how the keys of a store are divided. The records of a cluster name partitions, so
@@ -53,7 +54,7 @@ func (i identity) fits(me uint64, mine Layout) error {
 func (i identity) metadata() metadata.MD {
 	b, _ := proto.Marshal(&peerpb.Hello{
 		Version: protocolVersion, Cluster: i.cluster, From: i.from, To: i.to, Lane: i.lane,
-		Partitions: uint32(i.layout.Partitions), Hash: i.layout.Hash,
+		Partitions: uint32(i.layout.Partitions), Hash: i.layout.Hash, Store: i.store,
 	}) // numbers always encode, and so does the name of a hash
 	return metadata.Pairs(helloKey, string(b))
 }
@@ -71,7 +72,10 @@ func readHello(md metadata.MD) (identity, error) {
 	if h.GetVersion() != protocolVersion {
 		return identity{}, fmt.Errorf("it speaks version %d, this node version %d: use versions of kvd that fit", h.GetVersion(), protocolVersion)
 	}
-	return identity{h.GetCluster(), h.GetFrom(), h.GetTo(), h.GetLane(), Layout{int(h.GetPartitions()), h.GetHash()}}, nil
+	return identity{
+		cluster: h.GetCluster(), from: h.GetFrom(), to: h.GetTo(), lane: h.GetLane(),
+		layout: Layout{int(h.GetPartitions()), h.GetHash()}, store: h.GetStore(),
+	}, nil
 }
 
 // check compares what another node says with what this one, me, expects. From is checked by
@@ -100,6 +104,9 @@ func (n *Network) welcome(ctx context.Context) (identity, *member, error) {
 	}
 	if err := n.authenticate(ctx, hello); err != nil {
 		return hello, nil, n.refuse(ctx, codes.Unauthenticated, err)
+	}
+	if err := n.expels(ctx, hello); err != nil {
+		return hello, nil, err
 	}
 	m := n.member(hello.from)
 	if m == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -103,7 +104,7 @@ func (l *lane) stream(ctx context.Context) (connected bool, err error) {
 // open makes a stream to the node, and waits until that has said which one it is.
 func (l *lane) open(ctx context.Context) (grpc.ClientStreamingClient[peerpb.Packet, peerpb.MessagesResponse], error) {
 	o := &l.network.options
-	me := identity{cluster: o.Cluster, from: o.Node, to: l.to.id, lane: l.kind, layout: o.Layout}
+	me := identity{cluster: o.Cluster, from: o.Node, to: l.to.id, lane: l.kind, layout: o.Layout, store: o.Store}
 	stream, err := peerpb.NewPeerServiceClient(l.conn).Messages(metadata.NewOutgoingContext(ctx, me.metadata()))
 	if err != nil {
 		return nil, explain(err)
@@ -162,8 +163,21 @@ func endOf(err error) error {
 
 // explain returns the text of an error of gRPC.
 func explain(err error) error {
-	if s, ok := status.FromError(err); ok {
-		return errors.New(s.Message())
+	s, ok := status.FromError(err)
+	switch {
+	case ok && s.Code() == expelled:
+		return fmt.Errorf("%w: %s", ErrExpelled, s.Message())
+	case ok:
+		return errors.New(shorten(s.Message()))
 	}
 	return err
+}
+
+// shorten returns what the network says of the text of a connection that cannot be made.
+func shorten(message string) string {
+	_, cause, found := strings.Cut(message, `desc = "transport: Error while dialing: `)
+	if cause, quoted := strings.CutSuffix(cause, `"`); found && quoted {
+		return cause
+	}
+	return message
 }

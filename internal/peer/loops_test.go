@@ -38,7 +38,7 @@ func (c *clusterNode) Apply(_, _ uint64, record []byte) error {
 	return nil
 }
 
-func (c *clusterNode) Configure(uint64, uint64, *pb.ConfState) error { return nil }
+func (c *clusterNode) Configure(uint64, uint64, *pb.ConfState, string) error { return nil }
 
 func (c *clusterNode) Lead(t replica.Tenure) { c.setTenure(t) }
 func (c *clusterNode) Lost(replica.Tenure)   { c.setTenure(replica.Tenure{}) }

@@ -45,6 +45,7 @@ type Options struct {
 	Node    uint64 // id
 	Group   uint32 // of the Raft group
 	Layout  Layout // of the store
+	Store   uint64 // random id of its data directory; 0: it tells none
 	Listen  string // address of the listener: host and port
 	// TLS has the certificate of the node and the authority of the cluster. Without it, all
 	// addresses have to be those of loopback.
@@ -76,6 +77,8 @@ type Network struct {
 	receiver    atomic.Pointer[Receiver]
 	checkpoints atomic.Pointer[func(context.Context, uint64, []byte) (Checkpoint, error)]
 	hear        atomic.Pointer[func(uint64, Digest) Digest]
+	answer      atomic.Pointer[func(context.Context, uint64, *peerpb.AskRequest) (*peerpb.AskResponse, error)]
+	judge       atomic.Pointer[func(node, store uint64) error]
 	sending     atomic.Bool   // files, to one other node
 	stallWait   time.Duration // see the constant
 	firstPause  time.Duration // minPause
@@ -213,6 +216,19 @@ func (n *Network) SetMembers(addresses map[uint64]string) error {
 	}
 	for _, m := range begun {
 		m.start(n)
+	}
+	return nil
+}
+
+// CheckAddress returns an error unless another node can be at an address.
+//
+// Errors: kv.ErrInvalidArgument.
+func (n *Network) CheckAddress(address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("%w: address %q: %w", kv.ErrInvalidArgument, address, err)
+	}
+	if n.options.TLS == nil {
+		return checkLoopback(address)
 	}
 	return nil
 }

@@ -416,7 +416,7 @@ func TestPacketsEndWithAnError(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(identity{1, 2, 3, 1, testLayout}.metadata().Get(helloKey)[0])
+	f.Add(identity{cluster: 1, from: 2, to: 3, lane: 1, layout: testLayout, store: 4}.metadata().Get(helloKey)[0])
 	f.Fuzz(func(t *testing.T, b string) {
 		i, err := readHello(metadata.Pairs(helloKey, b))
 		if err != nil {

@@ -28,22 +28,48 @@ type call struct {
 // kv.OverloadError if too many calls wait; what ended the loop.
 func (l *Loop) Reconfigure(ctx context.Context, changes ...Change) error {
 	changes = slices.Clone(changes)
+	return l.ReconfigureBy(ctx, func() (string, []Change, error) { return "", changes, nil })
+}
+
+// ReconfigureBy is Reconfigure with the changes that choose returns, and with what the state
+// machines are told with them: see [Core.ReconfigureWith]. The loop calls it on its
+// goroutine, once this node leads and has applied what earlier leaders have left: what the
+// state machine has been told by then is all that precedes the change.
+//
+// Errors: those of Reconfigure, and that of choose.
+func (l *Loop) ReconfigureBy(ctx context.Context, choose func() (info string, changes []Change, err error)) error {
 	var in Tenure
+	var changes []Change
 	return l.call(ctx, &call{
-		begin: func(c *Core) error {
+		begin: func(c *Core) (err error) {
 			in = c.proposals.tenure
-			return c.Reconfigure(changes...)
+			if err = c.canChange(); err != nil {
+				return err
+			}
+			info := ""
+			if info, changes, err = choose(); err != nil {
+				return err
+			}
+			return c.ReconfigureWith(info, changes...)
 		},
 		over: func(c *Core) (bool, error) {
-			if Settled(c.applied.Conf, changes) {
+			tenure, open := c.Tenure()
+			switch same := open && tenure == in; {
+			case same && c.changing == in:
+				return false, nil
+			case Settled(c.applied.Conf, changes) && (same || !describes(changes)):
 				return true, nil
-			}
-			if tenure, open := c.Tenure(); open && tenure == in {
+			case same:
 				return false, nil
 			}
 			return true, fmt.Errorf("%w: node %d gave up the leadership before the change of the configuration was applied; see which one holds, and ask the leader again", kv.ErrUncertain, c.config.ID)
 		},
 	})
+}
+
+// describes reports whether a node is described, of which the configuration shows nothing.
+func describes(changes []Change) bool {
+	return slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == Describe })
 }
 
 // Transfer asks for a transfer of the leadership to another voter. It does not wait: Status

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -28,10 +29,11 @@ const (
 	Promote               // makes a learner that has caught up a voter
 	Demote                // makes a voter a learner
 	Remove                // takes a voter or a learner out of the group
+	Describe              // changes nothing but what the state machine notes of a member
 )
 
 func (k ChangeKind) String() string {
-	return [...]string{"none", "add as a learner", "promote", "demote", "remove"}[min(k, Remove+1)%5]
+	return [...]string{"none", "add as a learner", "promote", "demote", "remove", "describe"}[min(k, Describe+1)%6]
 }
 
 // Change is one step of a change of the configuration.
@@ -68,10 +70,10 @@ func (e *NotLeadingError) Is(target error) bool { return target == kv.ErrNotLead
 var ErrBusy = fmt.Errorf("%w: the leader is busy", kv.ErrOverloaded)
 
 // Settled reports whether a configuration is what the changes are to lead to, and no change is
-// under way.
+// under way. It cannot tell whether a node was described.
 func Settled(conf *pb.ConfState, changes []Change) bool {
 	for _, c := range changes {
-		if !done(conf, c) {
+		if c.Kind != Describe && !done(conf, c) {
 			return false
 		}
 	}
@@ -85,6 +87,8 @@ func done(conf *pb.ConfState, c Change) bool {
 		return learner
 	case Promote:
 		return voter
+	case Describe: // of which the configuration shows nothing
+		return false
 	}
 	return !voter && !learner
 }
@@ -104,7 +108,11 @@ func joint(conf *pb.ConfState) bool { return len(conf.GetVotersOutgoing()) > 0 }
 // after which no majority that is there could vote; *NotLeadingError; ErrBusy if another
 // change is under way, the leadership is being transferred, or entries of earlier leaders are
 // not applied; what ended the Core.
-func (c *Core) Reconfigure(changes ...Change) error {
+func (c *Core) Reconfigure(changes ...Change) error { return c.ReconfigureWith("", changes...) }
+
+// ReconfigureWith is Reconfigure with what the state machines are told with the changes, such as
+// the address of a node: see StateMachine.Configure. They are not told if nothing is to be done.
+func (c *Core) ReconfigureWith(info string, changes ...Change) error {
 	if err := checkChanges(changes); err != nil {
 		return err
 	}
@@ -128,7 +136,7 @@ func (c *Core) Reconfigure(changes ...Change) error {
 	if err := c.checkVoters(voters); err != nil {
 		return err
 	}
-	return c.proposeChanges(changes)
+	return c.proposeChanges(info, changes)
 }
 
 // checkChanges checks what depends on no configuration.
@@ -139,7 +147,7 @@ func checkChanges(changes []Change) error {
 	seen := map[uint64]bool{}
 	for _, c := range changes {
 		switch {
-		case c.Kind < AddLearner || c.Kind > Remove:
+		case c.Kind < AddLearner || c.Kind > Describe:
 			return fmt.Errorf("%w: %d is no kind of change", kv.ErrInvalidArgument, c.Kind)
 		case c.Node == raft.None || raft.IsLocalMsgTarget(c.Node):
 			return fmt.Errorf("%w: %s: no node can have this id", kv.ErrInvalidArgument, c)
@@ -178,6 +186,8 @@ func (c *Core) checkChange(change Change) error {
 		return refuse("it is a voter already; to take its vote, demote it")
 	case change.Kind == Demote && !voter:
 		return refuse("it is no voter")
+	case change.Kind == Describe && !voter && !learner:
+		return refuse("it is not in the group")
 	case change.Kind == Promote && !learner:
 		return refuse("it is not in the group; add it as a learner first")
 	case change.Kind == Promote && !c.recent(change.Node):
@@ -207,9 +217,10 @@ func (c *Core) lag(id uint64) (lag uint64) {
 func votersAfter(conf *pb.ConfState, changes []Change) []uint64 {
 	voters := slices.Clone(conf.GetVoters())
 	for _, c := range changes {
-		if c.Kind == Promote {
+		switch c.Kind {
+		case Promote:
 			voters = append(voters, c.Node)
-		} else {
+		case AddLearner, Demote, Remove:
 			voters = slices.DeleteFunc(voters, func(id uint64) bool { return id == c.Node })
 		}
 	}
@@ -220,7 +231,7 @@ func votersAfter(conf *pb.ConfState, changes []Change) []uint64 {
 func (c *Core) leave(voters []uint64) error {
 	to, ok := c.successor(voters)
 	if !ok {
-		return fmt.Errorf("%w: node %d leads and cannot give up its vote: no other voter answers that stays; promote another node first", kv.ErrInvalidArgument, c.config.ID)
+		return fmt.Errorf("%w: node %d leads and cannot give up its vote: no other voter answers that stays; start one, or add a node, first", kv.ErrInvalidArgument, c.config.ID)
 	}
 	if err := c.Transfer(to); err != nil {
 		return err
@@ -292,14 +303,19 @@ func (c *Core) checkVoters(voters []uint64) error {
 	return nil
 }
 
-func (c *Core) proposeChanges(changes []Change) error {
+func (c *Core) proposeChanges(info string, changes []Change) error {
 	kinds := [...]pb.ConfChangeType{
 		AddLearner: pb.ConfChangeAddLearnerNode, Promote: pb.ConfChangeAddNode,
 		Demote: pb.ConfChangeAddLearnerNode, Remove: pb.ConfChangeRemoveNode,
+		Describe: pb.ConfChangeAddLearnerNode,
 	}
-	v2 := &pb.ConfChangeV2{}
+	v2 := &pb.ConfChangeV2{Context: []byte(info)}
 	for _, change := range changes {
-		v2.Changes = append(v2.Changes, &pb.ConfChangeSingle{Type: kinds[change.Kind].Enum(), NodeId: new(change.Node)})
+		kind := kinds[change.Kind]
+		if change.Kind == Describe && slices.Contains(c.applied.Conf.GetVoters(), change.Node) {
+			kind = pb.ConfChangeAddNode
+		}
+		v2.Changes = append(v2.Changes, &pb.ConfChangeSingle{Type: kind.Enum(), NodeId: new(change.Node)})
 	}
 	taken := false
 	c.guard(func() error { taken = c.node.ProposeConfChange(v2) == nil; return nil })
@@ -321,6 +337,12 @@ type Member struct {
 	// Recent says that it has sent something within an election timeout; of a node that
 	// does not lead only its leader does. A node is always recent to itself.
 	Recent bool
+	// Silent is how long it has sent nothing to the node that is asked; negative: it never has,
+	// since that knows it. Only the leader hears from all.
+	Silent time.Duration
+	// NeedsCheckpoint says that it lacks entries which the log of the leader has given up. Only
+	// the leader knows that.
+	NeedsCheckpoint bool
 	// Match is the index up to which it is known to have the log; 0 unless the node that
 	// is asked leads.
 	Match uint64
@@ -328,17 +350,21 @@ type Member struct {
 
 // Members describes the nodes of the group, in the order of their ids. It is a copy.
 func (c *Core) Members() []Member {
-	match := map[uint64]uint64{}
+	match, lacks := map[uint64]uint64{}, map[uint64]bool{}
 	c.guard(func() error {
-		if c.node.BasicStatus().RaftState == raft.StateLeader {
-			c.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) { match[id] = p.Match })
+		first, err := c.storage.FirstIndex()
+		if err == nil && c.node.BasicStatus().RaftState == raft.StateLeader {
+			c.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
+				match[id] = p.Match
+				lacks[id] = p.State == tracker.StateSnapshot || p.Next < first || p.Match > 0 && p.Match+1 < first
+			})
 		}
-		return nil
+		return err
 	})
 	var members []Member
 	for _, id := range slices.Sorted(maps.Keys(c.heard)) {
 		members = append(members, Member{
-			ID: id, Match: match[id], Recent: id == c.config.ID || c.recent(id),
+			ID: id, Match: match[id], Recent: id == c.config.ID || c.recent(id), Silent: c.silent(id), NeedsCheckpoint: lacks[id],
 			Voter: slices.Contains(c.applied.Conf.GetVoters(), id), Learner: slices.Contains(c.applied.Conf.GetLearners(), id),
 		})
 	}
@@ -361,6 +387,18 @@ func (c *Core) hear(id uint64) {
 	if _, member := c.heard[id]; member {
 		c.heard[id] = c.ticks + 1
 	}
+}
+
+// silent returns how long a member has sent nothing; negative: it never has.
+func (c *Core) silent(id uint64) time.Duration {
+	at := c.heard[id]
+	switch {
+	case id == c.config.ID:
+		return 0
+	case at == 0:
+		return -1
+	}
+	return time.Duration(c.ticks+1-at) * TickInterval
 }
 
 // recent reports whether a member has sent something within an election timeout.

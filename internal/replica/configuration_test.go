@@ -78,7 +78,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}{
 		"none":                 {nil, "no change"},
 		"of no kind":           {[]Change{{0, 2}}, "0 is no kind of change"},
-		"of a kind to come":    {[]Change{{Remove + 1, 2}}, "5 is no kind of change"},
+		"of a kind to come":    {[]Change{{Describe + 1, 2}}, "6 is no kind of change"},
 		"of no node":           {[]Change{{AddLearner, 0}}, "no node can have this id"},
 		"of a reserved id":     {[]Change{{AddLearner, raft.LocalAppendThread}}, "no node can have this id"},
 		"twice the same node":  {[]Change{{AddLearner, 9}, {Promote, 9}}, "one after the other"},
@@ -172,13 +172,53 @@ func TestMembers(t *testing.T) {
 	last := n.machine.at.Index
 	for _, m := range n.core.Members() {
 		gone := m.ID == w.follower(n).id
-		require.Equal(t, Member{ID: m.ID, Voter: true, Recent: !gone, Match: m.Match}, m)
+		require.Equal(t, Member{ID: m.ID, Voter: true, Recent: !gone, Silent: m.Silent, Match: m.Match}, m)
+		require.Equal(t, gone, m.Silent >= electionTicks*TickInterval, "node %d: %v", m.ID, m.Silent)
 		require.Equal(t, gone, m.Match < last)
 	}
 	other := w.follower(w.follower(n))
 	for _, m := range other.core.Members() {
-		require.Equal(t, Member{ID: m.ID, Voter: true, Recent: m.ID == n.id || m.ID == other.id}, m)
+		require.Equal(t, Member{ID: m.ID, Voter: true, Recent: m.ID == n.id || m.ID == other.id, Silent: m.Silent}, m)
 	}
+}
+
+// What is told of a node with a change, or alone, comes to the state machine of every node.
+func TestANodeIsDescribed(t *testing.T) {
+	w := newWorld(t, 1, 3)
+	n := w.leader()
+	other := w.follower(n)
+	told := func(info string) {
+		w.settle(func() bool {
+			return !slices.ContainsFunc(w.nodes, func(m *simNode) bool { return m.machine.info != info })
+		})
+		require.True(t, Settled(n.machine.at.Conf, nil))
+	}
+	before := n.machine.at.Conf
+	require.NoError(t, n.core.ReconfigureWith("a voter", Change{Describe, other.id}))
+	require.ErrorIs(t, n.core.ReconfigureWith("another", Change{Describe, n.id}), ErrBusy)
+	told("a voter")
+	require.Equal(t, before.GetVoters(), n.machine.at.Conf.GetVoters())
+	require.NoError(t, n.core.ReconfigureWith("as a learner", Change{Demote, other.id}))
+	told("as a learner")
+	require.NoError(t, n.core.ReconfigureWith("a learner", Change{Describe, other.id}))
+	told("a learner")
+	require.Equal(t, []uint64{other.id}, n.machine.at.Conf.GetLearners())
+	require.ErrorIs(t, n.core.ReconfigureWith("a stranger", Change{Describe, 9}), kv.ErrInvalidArgument)
+}
+
+// A node that has nothing of a log whose beginning is given up needs a checkpoint.
+func TestANodeNeedsACheckpoint(t *testing.T) {
+	w := newWorld(t, 1, 3)
+	n := w.leader()
+	gone := w.follower(n)
+	w.isolate(gone)
+	for range 3 {
+		require.Equal(t, Committed, w.write(n).Result)
+	}
+	lacks := func() bool { return n.core.Members()[gone.id-1].NeedsCheckpoint }
+	require.False(t, lacks())
+	require.NoError(t, n.log.Compact(simGroup, n.machine.at.Index))
+	require.True(t, lacks())
 }
 
 // If messages that came since the last Process ended the term, no change is proposed.
@@ -207,6 +247,10 @@ func TestLoopReconfigures(t *testing.T) {
 		require.Len(t, members, 3)
 		require.True(t, members[id%3].Learner)
 		require.ErrorIs(t, leader.loop.Reconfigure(t.Context()), kv.ErrInvalidArgument)
+		describe := func() (string, []Change, error) { return "its address", []Change{{Describe, id}}, nil }
+		require.NoError(t, leader.loop.ReconfigureBy(t.Context(), describe))
+		refuse := func() (string, []Change, error) { return "", nil, kv.ErrTooLarge }
+		require.ErrorIs(t, leader.loop.ReconfigureBy(t.Context(), refuse), kv.ErrTooLarge)
 
 		to, err := leader.loop.TransferTo(t.Context(), 0)
 		require.NoError(t, err)
@@ -222,8 +266,7 @@ func TestLoopReconfigures(t *testing.T) {
 		leader.mu.Lock()
 		leader.deaf = true
 		leader.mu.Unlock()
-		err = leader.loop.Reconfigure(t.Context(), Change{AddLearner, 9})
-		require.ErrorIs(t, err, kv.ErrUncertain)
+		require.ErrorIs(t, leader.loop.ReconfigureBy(t.Context(), describe), kv.ErrUncertain)
 		stop(t, group)
 		require.ErrorIs(t, leader.loop.Reconfigure(t.Context(), Change{AddLearner, 9}), kv.ErrClosed)
 		_, err = leader.loop.Members(t.Context())

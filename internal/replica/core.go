@@ -41,9 +41,10 @@ type StateMachine interface {
 	// Apply applies a record, which it borrows. It depends on nothing but the state and its
 	// arguments.
 	Apply(index, term uint64, record []byte) error
-	// Configure notes a configuration change. What the state machine makes durable with
-	// this index, or a later one, has this configuration in its Position. conf is immutable.
-	Configure(index, term uint64, conf *pb.ConfState) error
+	// Configure notes a configuration change, and what was told with it: the same on
+	// every node. What the state machine makes durable with this index, or a later
+	// one, has this configuration in its Position. conf is immutable.
+	Configure(index, term uint64, conf *pb.ConfState, info string) error
 }
 
 // Transport sends messages to other nodes. A message may be lost, repeated or late.
@@ -393,7 +394,7 @@ func (c *Core) reconfigure(e *pb.Entry) error {
 	if !joint(c.applied.Conf) {
 		c.changing = Tenure{}
 	}
-	return c.config.Machine.Configure(e.GetIndex(), e.GetTerm(), c.applied.Conf)
+	return c.config.Machine.Configure(e.GetIndex(), e.GetTerm(), c.applied.Conf, string(change.GetContext()))
 }
 
 // leading reports whether this node leads in the term in which it proposed what has no

@@ -97,7 +97,8 @@
 // joint consensus, one set after the other ([Core.Reconfigure]). A configuration is effective on
 // a node when that has applied it, and a change has succeeded when the applied configuration
 // says so. The id of a node is never used again: a node that has lost its log, and comes
-// back under its id, would vote a second time in a term.
+// back under its id, would vote a second time in a term. A change may tell the state machines
+// something of a node, such as its address: every node is told the same at the same index.
 //
 // A leader does not take its own vote: it transfers the leadership first. Otherwise its log
 // could be longer than all others, so that it would refuse its vote to every candidate, and
@@ -128,8 +129,4 @@
 // The library never installs a snapshot, so no turn has one. That the node has to start again is
 // what makes it simple: there is one way from the disk to a running Core, and no moment at
 // which a part of the node has the new state and another part the old one.
-//
-// # Not here yet
-//
-// The addresses of nodes are not replicated.
 package replica

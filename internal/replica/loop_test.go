@@ -40,7 +40,7 @@ func (m *member) Apply(_, _ uint64, record []byte) error {
 	return nil
 }
 
-func (m *member) Configure(uint64, uint64, *pb.ConfState) error { return nil }
+func (m *member) Configure(uint64, uint64, *pb.ConfState, string) error { return nil }
 
 func (m *member) Lead(t Tenure) {
 	m.mu.Lock()
@@ -175,7 +175,8 @@ func TestLoop(t *testing.T) {
 		status := leader.loop.Status()
 		require.EqualValues(t, 102, status.Last)
 		for _, m := range leader.loop.MembersAtTick() {
-			require.Equal(t, Member{ID: m.ID, Voter: true, Recent: true, Match: status.Last}, m)
+			require.Equal(t, Member{ID: m.ID, Voter: true, Recent: true, Silent: m.Silent, Match: status.Last}, m)
+			require.LessOrEqual(t, m.Silent, TickInterval)
 		}
 
 		next := group[leader.loop.core.config.ID%3]

@@ -162,6 +162,7 @@ type machine struct {
 	at     Position
 	number uint64
 	state  uint64
+	info   string // of the last change of the configuration
 }
 
 // simRecord is what a leader numbers: it names the term and the number in which it is good.
@@ -209,8 +210,9 @@ func (m *machine) Apply(index, term uint64, record []byte) error {
 	return nil
 }
 
-func (m *machine) Configure(index, term uint64, conf *pb.ConfState) error {
+func (m *machine) Configure(index, term uint64, conf *pb.ConfState, info string) error {
 	w := m.w
+	m.info = info
 	w.must(index > m.at.Index, "index %d applied after %d", index, m.at.Index)
 	text := raft.DescribeConfState(conf)
 	if w.confs[index] == "" {

@@ -64,11 +64,11 @@ func TestASlowLeaderHandsOver(t *testing.T) {
 		}
 		slow(3)
 		time.Sleep(20 * time.Second)
-		require.Equal(t, leader.id, leader.log.Leader())
+		require.Equal(t, leader.id, leader.log.Status().Leader)
 		require.Zero(t, leader.log.HandOvers()[slowDisk])
 		slow(1)
 		time.Sleep(20 * time.Second)
-		require.NotEqual(t, leader.id, leader.log.Leader())
+		require.NotEqual(t, leader.id, leader.log.Status().Leader)
 		require.EqualValues(t, 1, leader.log.HandOvers()[slowDisk])
 		close(stopped)
 		writer.Wait()

@@ -176,10 +176,12 @@ func (c *checkpoints) newOffer() (*offer, error) {
 	}
 	o := &offer{checkpoint: checkpoint, token: make([]byte, 16), fetchers: map[uint64]int{}}
 	_, _ = rand.Read(o.token) // it never fails
-	if o.at, err = decodePosition(&at); err != nil {
+	conf, err := decodeConfiguration(at.Conf, nil)
+	if err != nil {
 		checkpoint.Release()
 		return nil, err
 	}
+	o.at = replica.Position{Index: at.Index, Term: at.Term, Conf: conf.Conf}
 	return o, nil
 }
 

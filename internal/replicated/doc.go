@@ -39,6 +39,22 @@
 // was set last, so a key that has expired on one has expired on all, and no failover brings it
 // back. A key stays for up to a second longer than it would on a single node.
 //
+// # Membership
+//
+// The configuration that a store keeps with its position says who votes and who learns, where the
+// nodes are, the random ids of their data directories, and the next id of a node
+// ([Configuration]). A change of the library's configuration carries what it tells of a node, so
+// all nodes know the same as of an entry; the beginning is what each was told when it was made.
+//
+//	G1. An id is given to one node ([Log.Add]): the leader takes the next one on the goroutine of
+//	    its loop, when it has applied all configurations before.
+//	G2. A node that was removed, or comes with another data directory than it has told, is refused
+//	    by every node that knows so ([Log.Judge]). It may have forgotten what it voted for.
+//	G3. A new node begins where the history begins, with the voters of then. So it gets the log
+//	    from there on, and does not vote before it has applied the entry that makes it a voter.
+//	G4. A learner that is close to the leader for a second becomes a voter ([Log.Promote]). The
+//	    node that it replaces is removed by the same joint change.
+//
 // # Comparison
 //
 // All nodes should have the same state at the same version. To notice a bug, or memory or a disk

@@ -152,8 +152,14 @@ func (n *node) Send(messages []*pb.Message) {
 		n.c.mu.Lock()
 		lost := n.dead.Load() || n.c.drop != nil && n.c.drop(n.id, m.GetTo(), m)
 		tamper := n.c.tamper
+		to := (*node)(nil)
+		if m.GetTo() <= uint64(len(n.c.nodes)) { // otherwise it was added, and is not made yet
+			to = n.c.nodes[m.GetTo()-1]
+		}
 		n.c.mu.Unlock()
-		to := n.c.nodes[m.GetTo()-1]
+		if to == nil {
+			continue
+		}
 		to.mu.Lock()
 		log := to.log
 		to.mu.Unlock()
@@ -169,7 +175,13 @@ func (n *node) Send(messages []*pb.Message) {
 
 // exchange is Config.Exchange: it loses nothing on the way to a node that runs.
 func (n *node) exchange(_ context.Context, id uint64, mine peer.Digest) (peer.Digest, error) {
+	n.c.mu.Lock()
+	if id > uint64(len(n.c.nodes)) {
+		n.c.mu.Unlock()
+		return peer.Digest{}, errors.New("the node is not made yet")
+	}
 	to := n.c.nodes[id-1]
+	n.c.mu.Unlock()
 	to.mu.Lock()
 	log := to.log
 	to.mu.Unlock()

@@ -3,16 +3,13 @@ package replicated
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	pb "go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
-	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/raftlog"
 	"github.com/kvd-db/kvd/internal/replica"
@@ -28,9 +25,15 @@ type Config struct {
 	// never used by another node before.
 	Cluster, Node uint64
 	// Voters are the first nodes of the cluster, the same on all of them. They count when the
-	// store is created. A node that joins later has none: it waits for a checkpoint of the
-	// leader.
+	// store is created; an existing store needs none. A store that is created without them waits
+	// for a checkpoint of the leader.
 	Voters []uint64
+	// Addresses are those of the nodes that this one was told when it was made, by id. They count
+	// for nodes of which the log says nothing yet.
+	Addresses map[uint64]string
+	// Follow is told the addresses of all nodes, by id, whenever they change. It must not block;
+	// nil: nothing is told.
+	Follow func(addresses map[uint64]string)
 	// Transport nil drops all messages: the node is only made.
 	Transport replica.Transport
 	// Files fetches a checkpoint of another node: see peer.Network.Files. Nil: this node takes
@@ -56,6 +59,9 @@ type Log struct {
 	config Config
 	boot   uint64
 	file   *raftlog.Log
+	conf   atomic.Pointer[Configuration] // nil before Start
+
+	caughtUp map[uint64]int // of Promote: by learner, for how many calls
 
 	checkpoints *checkpoints
 	comparer    comparer
@@ -108,12 +114,12 @@ func (l *Log) Open(f engine.LogFiles) (engine.LogBegin, error) {
 
 // Start implements engine.ReplicatedLog.
 func (l *Log) Start(at *engine.Position, m engine.Member) error {
-	start, err := l.position(at)
+	start, conf, err := l.position(at)
 	if err != nil {
 		return err
 	}
-	machine := stateMachine{m}
-	if err := machine.Configure(start.Index, start.Term, start.Conf); err != nil {
+	machine := stateMachine{l, m}
+	if err := machine.configure(start.Index, start.Term, conf); err != nil {
 		return err
 	}
 	c := replica.Config{
@@ -147,20 +153,17 @@ func (l *Log) running() *replica.Loop {
 	return l.loop
 }
 
-// position returns where the store stands, for replica.
-func (l *Log) position(at *engine.Position) (replica.Position, error) {
+// position returns where the store stands, for replica, and the configuration there.
+func (l *Log) position(at *engine.Position) (replica.Position, *Configuration, error) {
 	if at == nil {
-		return l.beginning()
+		start, err := l.beginning()
+		return start, firstConfiguration(start.Conf, l.config.Addresses), err
 	}
-	return decodePosition(at)
-}
-
-func decodePosition(at *engine.Position) (replica.Position, error) {
-	conf := &pb.ConfState{}
-	if err := proto.Unmarshal(at.Conf, conf); err != nil {
-		return replica.Position{}, fmt.Errorf("%w: configuration of the cluster: %w", kv.ErrCorrupt, err)
+	conf, err := decodeConfiguration(at.Conf, l.config.Addresses)
+	if err != nil {
+		return replica.Position{}, nil, err
 	}
-	return replica.Position{Index: at.Index, Term: at.Term, Conf: conf}, nil
+	return replica.Position{Index: at.Index, Term: at.Term, Conf: conf.Conf}, conf, nil
 }
 
 // beginning returns the position at which the history begins. It writes it to a log that is
@@ -226,11 +229,13 @@ func (l *Log) Propose(t engine.Tenure, record []byte) (uint64, error) {
 func (l *Log) Read(ctx context.Context) error { return l.running().Read(ctx) }
 
 // Leader implements engine.ReplicatedLog.
-func (l *Log) Leader() uint64 {
-	if loop := l.running(); loop != nil {
-		return loop.Status().Leader
+func (l *Log) Leader() (id uint64, address string) {
+	loop, c := l.running(), l.conf.Load()
+	if loop == nil || c == nil {
+		return 0, ""
 	}
-	return 0
+	id = loop.Status().Leader
+	return id, c.Nodes[id].Client
 }
 
 // Verify implements engine.ReplicatedLog.
@@ -264,7 +269,10 @@ func (l *Log) Close() error {
 }
 
 // stateMachine is the store as replica sees it.
-type stateMachine struct{ member engine.Member }
+type stateMachine struct {
+	log    *Log
+	member engine.Member
+}
 
 // Apply implements replica.StateMachine.
 func (s stateMachine) Apply(index, term uint64, record []byte) error {
@@ -272,10 +280,22 @@ func (s stateMachine) Apply(index, term uint64, record []byte) error {
 }
 
 // Configure implements replica.StateMachine.
-func (s stateMachine) Configure(index, term uint64, conf *pb.ConfState) error {
-	b, err := proto.Marshal(conf)
+func (s stateMachine) Configure(index, term uint64, conf *pb.ConfState, info string) error {
+	next, err := s.log.conf.Load().after(conf, info)
 	if err != nil {
 		return err
+	}
+	return s.configure(index, term, next)
+}
+
+func (s stateMachine) configure(index, term uint64, c *Configuration) error {
+	b, err := c.encode()
+	if err != nil {
+		return err
+	}
+	s.log.conf.Store(c)
+	if s.log.config.Follow != nil {
+		s.log.config.Follow(c.addresses(s.log.config.Addresses))
 	}
 	return s.member.Configure(index, term, b)
 }

@@ -292,6 +292,33 @@ func unaryOperations() (all []operation) {
 		return err
 	})
 	all[len(all)-1].admin = true
+	// The server of the test is in no cluster.
+	alone := func(err error) error {
+		if status.Code(err) == codes.InvalidArgument {
+			return nil
+		}
+		return err
+	}
+	add("GetCluster", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := kvdpb.NewAdminServiceClient(f.conn).GetCluster(ctx, &kvdpb.GetClusterRequest{})
+		return alone(err)
+	})
+	all[len(all)-1].admin = true
+	add("TransferLeadership", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := kvdpb.NewAdminServiceClient(f.conn).TransferLeadership(ctx, &kvdpb.TransferLeadershipRequest{})
+		return alone(err)
+	})
+	all[len(all)-1].admin = true
+	add("AddNode", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := kvdpb.NewAdminServiceClient(f.conn).AddNode(ctx, &kvdpb.AddNodeRequest{})
+		return alone(err)
+	})
+	all[len(all)-1].admin = true
+	add("RemoveNode", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := kvdpb.NewAdminServiceClient(f.conn).RemoveNode(ctx, &kvdpb.RemoveNodeRequest{})
+		return alone(err)
+	})
+	all[len(all)-1].admin = true
 	add("Scrub", none, func(f *fixture, ctx context.Context, _ place) error {
 		// As a unary call, likewise. The first response comes before the store is asked.
 		err := f.conn.Invoke(ctx, kvdpb.AdminService_Scrub_FullMethodName, new(kvdpb.ScrubRequest), new(kvdpb.ScrubResponse))

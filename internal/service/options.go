@@ -56,6 +56,9 @@ type Options struct {
 	// to the client. It may be called concurrently. Nil: no setting changes.
 	SetSetting func(by, name, value string) (before, after string, err error)
 
+	// Cluster is the cluster that the store belongs to; nil: none.
+	Cluster Cluster
+
 	// The remaining fields have their defaults in every server that is used. Tests set
 	// them, to reach a bound with few calls or in little time. They are exported because
 	// tests of the protocols, which are other packages, set them too.

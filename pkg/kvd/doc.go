@@ -28,7 +28,7 @@
 //	many reads, one version  Snapshot, View
 //	read, decide, write      Update, Transact, Begin
 //	observe                  Timed, WithHook, SlowRequests, Ping
-//	operate                  Client.Backup, Client.Scrub, Client.SetSetting
+//	operate                  Client.Backup, Client.Scrub, Client.SetSetting, Client.Cluster
 //
 // A [Client], a [Snapshot] and a [Txn] are each a [Reader]; a Client and a Txn are each a
 // [Writer]. A Client is a [Store]; package embed opens a Store in this process, and package

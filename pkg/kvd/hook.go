@@ -235,6 +235,33 @@ func (h *hooked) SetSetting(ctx context.Context, name, value string) (before, af
 	return before, after, h.end(c, err)
 }
 
+// Cluster implements backend.Backend.
+func (h *hooked) Cluster(ctx context.Context) (backend.Cluster, error) {
+	c := h.begin("cluster", nil)
+	cluster, err := h.Backend.Cluster(ctx)
+	return cluster, h.end(c, err)
+}
+
+// TransferLeadership implements backend.Backend.
+func (h *hooked) TransferLeadership(ctx context.Context, to uint64) (uint64, error) {
+	c := h.begin("transfer leadership", nil)
+	leader, err := h.Backend.TransferLeadership(ctx, to)
+	return leader, h.end(c, err)
+}
+
+// AddNode implements backend.Backend.
+func (h *hooked) AddNode(ctx context.Context, peer string, replaces uint64) (backend.AddedNode, error) {
+	c := h.begin("add node", nil)
+	added, err := h.Backend.AddNode(ctx, peer, replaces)
+	return added, h.end(c, err)
+}
+
+// RemoveNode implements backend.Backend.
+func (h *hooked) RemoveNode(ctx context.Context, node uint64) error {
+	c := h.begin("remove node", nil)
+	return h.end(c, h.Backend.RemoveNode(ctx, node))
+}
+
 // Ping implements backend.Backend.
 func (h *hooked) Ping(ctx context.Context) error {
 	c := h.begin("ping", nil)

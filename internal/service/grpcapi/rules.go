@@ -43,6 +43,11 @@ var rules = map[string]service.Rule{
 	kvdpb.AdminService_Scrub_FullMethodName:             service.Admin,
 	kvdpb.AdminService_SetSetting_FullMethodName:        service.Admin,
 
+	kvdpb.AdminService_GetCluster_FullMethodName:         service.Admin,
+	kvdpb.AdminService_TransferLeadership_FullMethodName: service.Admin,
+	kvdpb.AdminService_AddNode_FullMethodName:            service.Admin,
+	kvdpb.AdminService_RemoveNode_FullMethodName:         service.Admin,
+
 	healthpb.Health_Check_FullMethodName: service.Public,
 	healthpb.Health_List_FullMethodName:  service.Public,
 	healthpb.Health_Watch_FullMethodName: service.Public,

@@ -69,6 +69,26 @@ func (l *local) SetSetting(context.Context, string, string) (before, after strin
 	}
 }
 
+func noCluster() error {
+	return &backend.Failure{Attempts: 1, Err: backend.ErrInvalid, Message: "a store in this process is no node of a cluster"}
+}
+
+// Cluster implements backend.Backend.
+func (l *local) Cluster(context.Context) (backend.Cluster, error) {
+	return backend.Cluster{}, noCluster()
+}
+
+// TransferLeadership implements backend.Backend.
+func (l *local) TransferLeadership(context.Context, uint64) (uint64, error) { return 0, noCluster() }
+
+// AddNode implements backend.Backend.
+func (l *local) AddNode(context.Context, string, uint64) (backend.AddedNode, error) {
+	return backend.AddedNode{}, noCluster()
+}
+
+// RemoveNode implements backend.Backend.
+func (l *local) RemoveNode(context.Context, uint64) error { return noCluster() }
+
 // Ping implements backend.Backend.
 func (l *local) Ping(context.Context) error { return failure(l.engine.Err()) }
 

@@ -157,6 +157,13 @@ func TestTimingsAreThoseOfTheStore(t *testing.T) {
 	require.ErrorIs(t, db.ClearSlowRequests(t.Context()), kvd.ErrInvalid)
 	_, _, err = db.SetSetting(t.Context(), "log-level", "debug")
 	require.ErrorIs(t, err, kvd.ErrInvalid)
+	_, err = db.Cluster(t.Context())
+	require.ErrorIs(t, err, kvd.ErrInvalid)
+	_, err = db.TransferLeadership(t.Context(), 1)
+	require.ErrorIs(t, err, kvd.ErrInvalid)
+	_, err = db.AddNode(t.Context(), "127.0.0.1:1", 0)
+	require.ErrorIs(t, err, kvd.ErrInvalid)
+	require.ErrorIs(t, db.RemoveNode(t.Context(), 1), kvd.ErrInvalid)
 }
 
 // A directory is a store, whichever way it is used.

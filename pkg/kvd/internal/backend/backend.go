@@ -55,6 +55,16 @@ type Backend interface {
 	ClearSlowRequests(ctx context.Context) error
 	// SetSetting changes a setting of a running server, and returns its value before and after.
 	SetSetting(ctx context.Context, name, value string) (before, after string, err error)
+	// Cluster describes the nodes of the cluster that the server belongs to.
+	Cluster(ctx context.Context) (Cluster, error)
+	// TransferLeadership lets another node lead, 0 for the one that lacks least, and returns
+	// which one does.
+	TransferLeadership(ctx context.Context, to uint64) (leader uint64, err error)
+	// AddNode adds a node at an address for the other nodes. replaces is 0 or the node that it
+	// takes the place of.
+	AddNode(ctx context.Context, peer string, replaces uint64) (AddedNode, error)
+	// RemoveNode takes a node out of the cluster.
+	RemoveNode(ctx context.Context, node uint64) error
 	// Backup begins a backup, which lasts until its Close or until ctx ends.
 	Backup(ctx context.Context) (Backup, error)
 	// Scrub verifies every checksum of the store's files, and calls told with its progress

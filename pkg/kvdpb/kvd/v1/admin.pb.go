@@ -20,6 +20,593 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// GetClusterRequest asks for the state of the cluster.
+type GetClusterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetClusterRequest) Reset() {
+	*x = GetClusterRequest{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetClusterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetClusterRequest) ProtoMessage() {}
+
+func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
+func (*GetClusterRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+// GetClusterResponse describes a cluster as the server sees it.
+type GetClusterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Random id of the cluster.
+	Cluster uint64 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// The node that answers.
+	Node uint64 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
+	// The node that leads; 0: none is known.
+	Leader uint64 `protobuf:"varint,3,opt,name=leader,proto3" json:"leader,omitempty"`
+	Term   uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	// The newest index of the log that is known to be committed.
+	Committed uint64 `protobuf:"varint,5,opt,name=committed,proto3" json:"committed,omitempty"`
+	// In the order of their ids.
+	Nodes         []*ClusterNode `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetClusterResponse) Reset() {
+	*x = GetClusterResponse{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetClusterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetClusterResponse) ProtoMessage() {}
+
+func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
+func (*GetClusterResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetClusterResponse) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *GetClusterResponse) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *GetClusterResponse) GetLeader() uint64 {
+	if x != nil {
+		return x.Leader
+	}
+	return 0
+}
+
+func (x *GetClusterResponse) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *GetClusterResponse) GetCommitted() uint64 {
+	if x != nil {
+		return x.Committed
+	}
+	return 0
+}
+
+func (x *GetClusterResponse) GetNodes() []*ClusterNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// ClusterNode is a node of a cluster.
+type ClusterNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Empty: the node has not told it yet.
+	ClientAddress string `protobuf:"bytes,2,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
+	PeerAddress   string `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	// It votes; otherwise it is a learner, which gets the data and becomes a voter later.
+	Voter bool `protobuf:"varint,4,opt,name=voter,proto3" json:"voter,omitempty"`
+	// It has answered now. Otherwise applied is what the leader knows that it has.
+	Answers bool   `protobuf:"varint,5,opt,name=answers,proto3" json:"answers,omitempty"`
+	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	// Index of the log up to which its store is, and how many it lacks.
+	Applied uint64 `protobuf:"varint,7,opt,name=applied,proto3" json:"applied,omitempty"`
+	Lag     uint64 `protobuf:"varint,8,opt,name=lag,proto3" json:"lag,omitempty"`
+	// How long the leader has heard nothing of it; negative: unknown.
+	SilentMs int64 `protobuf:"zigzag64,9,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
+	// The streams between it and the leader, or the server that answers if no leader is known:
+	// empty if they work, otherwise what is wrong.
+	Streams string `protobuf:"bytes,10,opt,name=streams,proto3" json:"streams,omitempty"`
+	// It lacks entries that the leader has given up, and waits for a copy of the store.
+	NeedsCheckpoint bool `protobuf:"varint,11,opt,name=needs_checkpoint,json=needsCheckpoint,proto3" json:"needs_checkpoint,omitempty"`
+	// It has been started since it was added.
+	Started bool `protobuf:"varint,12,opt,name=started,proto3" json:"started,omitempty"`
+	// The node that it will replace; 0: none.
+	Replaces      uint64 `protobuf:"varint,13,opt,name=replaces,proto3" json:"replaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterNode) Reset() {
+	*x = ClusterNode{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterNode) ProtoMessage() {}
+
+func (x *ClusterNode) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterNode.ProtoReflect.Descriptor instead.
+func (*ClusterNode) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ClusterNode) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *ClusterNode) GetClientAddress() string {
+	if x != nil {
+		return x.ClientAddress
+	}
+	return ""
+}
+
+func (x *ClusterNode) GetPeerAddress() string {
+	if x != nil {
+		return x.PeerAddress
+	}
+	return ""
+}
+
+func (x *ClusterNode) GetVoter() bool {
+	if x != nil {
+		return x.Voter
+	}
+	return false
+}
+
+func (x *ClusterNode) GetAnswers() bool {
+	if x != nil {
+		return x.Answers
+	}
+	return false
+}
+
+func (x *ClusterNode) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ClusterNode) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *ClusterNode) GetLag() uint64 {
+	if x != nil {
+		return x.Lag
+	}
+	return 0
+}
+
+func (x *ClusterNode) GetSilentMs() int64 {
+	if x != nil {
+		return x.SilentMs
+	}
+	return 0
+}
+
+func (x *ClusterNode) GetStreams() string {
+	if x != nil {
+		return x.Streams
+	}
+	return ""
+}
+
+func (x *ClusterNode) GetNeedsCheckpoint() bool {
+	if x != nil {
+		return x.NeedsCheckpoint
+	}
+	return false
+}
+
+func (x *ClusterNode) GetStarted() bool {
+	if x != nil {
+		return x.Started
+	}
+	return false
+}
+
+func (x *ClusterNode) GetReplaces() uint64 {
+	if x != nil {
+		return x.Replaces
+	}
+	return 0
+}
+
+// TransferLeadershipRequest asks for another leader.
+type TransferLeadershipRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the node; 0: the voter that lacks least.
+	To            uint64 `protobuf:"varint,1,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeadershipRequest) Reset() {
+	*x = TransferLeadershipRequest{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeadershipRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeadershipRequest) ProtoMessage() {}
+
+func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
+func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TransferLeadershipRequest) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+// TransferLeadershipResponse names the leader.
+type TransferLeadershipResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leader        uint64                 `protobuf:"varint,1,opt,name=leader,proto3" json:"leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeadershipResponse) Reset() {
+	*x = TransferLeadershipResponse{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeadershipResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeadershipResponse) ProtoMessage() {}
+
+func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
+func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TransferLeadershipResponse) GetLeader() uint64 {
+	if x != nil {
+		return x.Leader
+	}
+	return 0
+}
+
+// AddNodeRequest describes a new node.
+type AddNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Host and port at which the other nodes reach it.
+	PeerAddress string `protobuf:"bytes,1,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	// Id of the node that it replaces: that one is removed when the new one votes. 0: none.
+	Replaces      uint64 `protobuf:"varint,2,opt,name=replaces,proto3" json:"replaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddNodeRequest) Reset() {
+	*x = AddNodeRequest{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddNodeRequest) ProtoMessage() {}
+
+func (x *AddNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddNodeRequest.ProtoReflect.Descriptor instead.
+func (*AddNodeRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AddNodeRequest) GetPeerAddress() string {
+	if x != nil {
+		return x.PeerAddress
+	}
+	return ""
+}
+
+func (x *AddNodeRequest) GetReplaces() uint64 {
+	if x != nil {
+		return x.Replaces
+	}
+	return 0
+}
+
+// AddNodeResponse is what the new node starts with.
+type AddNodeResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// Its id.
+	Node uint64 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Number of partitions of the store.
+	Partitions uint32 `protobuf:"varint,3,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	// The addresses of all nodes for each other, by id.
+	Members map[uint64]string `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The nodes with which the cluster began.
+	FirstVoters   []uint64 `protobuf:"varint,5,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddNodeResponse) Reset() {
+	*x = AddNodeResponse{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddNodeResponse) ProtoMessage() {}
+
+func (x *AddNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddNodeResponse.ProtoReflect.Descriptor instead.
+func (*AddNodeResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AddNodeResponse) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *AddNodeResponse) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *AddNodeResponse) GetPartitions() uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+func (x *AddNodeResponse) GetMembers() map[uint64]string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *AddNodeResponse) GetFirstVoters() []uint64 {
+	if x != nil {
+		return x.FirstVoters
+	}
+	return nil
+}
+
+// RemoveNodeRequest names a node.
+type RemoveNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeRequest) Reset() {
+	*x = RemoveNodeRequest{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeRequest) ProtoMessage() {}
+
+func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
+func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RemoveNodeRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+// RemoveNodeResponse acknowledges the request.
+type RemoveNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeResponse) Reset() {
+	*x = RemoveNodeResponse{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeResponse) ProtoMessage() {}
+
+func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
+func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{8}
+}
+
 // SetSettingRequest asks for the change of one setting.
 type SetSettingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -33,7 +620,7 @@ type SetSettingRequest struct {
 
 func (x *SetSettingRequest) Reset() {
 	*x = SetSettingRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -45,7 +632,7 @@ func (x *SetSettingRequest) String() string {
 func (*SetSettingRequest) ProtoMessage() {}
 
 func (x *SetSettingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -58,7 +645,7 @@ func (x *SetSettingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingRequest.ProtoReflect.Descriptor instead.
 func (*SetSettingRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SetSettingRequest) GetName() string {
@@ -86,7 +673,7 @@ type SetSettingResponse struct {
 
 func (x *SetSettingResponse) Reset() {
 	*x = SetSettingResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	mi := &file_kvd_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -98,7 +685,7 @@ func (x *SetSettingResponse) String() string {
 func (*SetSettingResponse) ProtoMessage() {}
 
 func (x *SetSettingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	mi := &file_kvd_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -111,7 +698,7 @@ func (x *SetSettingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingResponse.ProtoReflect.Descriptor instead.
 func (*SetSettingResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SetSettingResponse) GetBefore() string {
@@ -139,7 +726,7 @@ type ScrubRequest struct {
 
 func (x *ScrubRequest) Reset() {
 	*x = ScrubRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	mi := &file_kvd_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -151,7 +738,7 @@ func (x *ScrubRequest) String() string {
 func (*ScrubRequest) ProtoMessage() {}
 
 func (x *ScrubRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	mi := &file_kvd_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -164,7 +751,7 @@ func (x *ScrubRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubRequest.ProtoReflect.Descriptor instead.
 func (*ScrubRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ScrubRequest) GetBytesPerSecond() uint64 {
@@ -189,7 +776,7 @@ type ScrubResponse struct {
 
 func (x *ScrubResponse) Reset() {
 	*x = ScrubResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	mi := &file_kvd_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -201,7 +788,7 @@ func (x *ScrubResponse) String() string {
 func (*ScrubResponse) ProtoMessage() {}
 
 func (x *ScrubResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	mi := &file_kvd_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -214,7 +801,7 @@ func (x *ScrubResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubResponse.ProtoReflect.Descriptor instead.
 func (*ScrubResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ScrubResponse) GetFiles() uint32 {
@@ -264,7 +851,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	mi := &file_kvd_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -276,7 +863,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	mi := &file_kvd_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -289,7 +876,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Damage) GetFile() string {
@@ -347,7 +934,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[5]
+	mi := &file_kvd_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +946,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[5]
+	mi := &file_kvd_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +959,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BackupRequest) GetFile() string {
@@ -404,7 +991,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[6]
+	mi := &file_kvd_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +1003,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[6]
+	mi := &file_kvd_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +1016,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BackupResponse) GetPart() isBackupResponse_Part {
@@ -502,7 +1089,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[7]
+	mi := &file_kvd_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +1101,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[7]
+	mi := &file_kvd_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +1114,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BackupHeader) GetStoreId() uint64 {
@@ -563,7 +1150,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[8]
+	mi := &file_kvd_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -575,7 +1162,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[8]
+	mi := &file_kvd_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -588,7 +1175,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BackupFile) GetName() string {
@@ -618,7 +1205,7 @@ type BackupFileBegin struct {
 
 func (x *BackupFileBegin) Reset() {
 	*x = BackupFileBegin{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	mi := &file_kvd_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +1217,7 @@ func (x *BackupFileBegin) String() string {
 func (*BackupFileBegin) ProtoMessage() {}
 
 func (x *BackupFileBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	mi := &file_kvd_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +1230,7 @@ func (x *BackupFileBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFileBegin.ProtoReflect.Descriptor instead.
 func (*BackupFileBegin) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BackupFileBegin) GetChecksum() uint64 {
@@ -671,7 +1258,7 @@ type ListSlowRequestsRequest struct {
 
 func (x *ListSlowRequestsRequest) Reset() {
 	*x = ListSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[10]
+	mi := &file_kvd_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +1270,7 @@ func (x *ListSlowRequestsRequest) String() string {
 func (*ListSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[10]
+	mi := &file_kvd_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +1283,7 @@ func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListSlowRequestsRequest) GetLimit() uint32 {
@@ -721,7 +1308,7 @@ type ListSlowRequestsResponse struct {
 
 func (x *ListSlowRequestsResponse) Reset() {
 	*x = ListSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[11]
+	mi := &file_kvd_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +1320,7 @@ func (x *ListSlowRequestsResponse) String() string {
 func (*ListSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[11]
+	mi := &file_kvd_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +1333,7 @@ func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListSlowRequestsResponse) GetRequests() []*SlowRequest {
@@ -779,7 +1366,7 @@ type ClearSlowRequestsRequest struct {
 
 func (x *ClearSlowRequestsRequest) Reset() {
 	*x = ClearSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[12]
+	mi := &file_kvd_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +1378,7 @@ func (x *ClearSlowRequestsRequest) String() string {
 func (*ClearSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[12]
+	mi := &file_kvd_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +1391,7 @@ func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 // ClearSlowRequestsResponse acknowledges the request.
@@ -816,7 +1403,7 @@ type ClearSlowRequestsResponse struct {
 
 func (x *ClearSlowRequestsResponse) Reset() {
 	*x = ClearSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[13]
+	mi := &file_kvd_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +1415,7 @@ func (x *ClearSlowRequestsResponse) String() string {
 func (*ClearSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[13]
+	mi := &file_kvd_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +1428,7 @@ func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 // SlowRequest is a request that took at least as long as the threshold: a unary call,
@@ -876,7 +1463,7 @@ type SlowRequest struct {
 
 func (x *SlowRequest) Reset() {
 	*x = SlowRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[14]
+	mi := &file_kvd_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +1475,7 @@ func (x *SlowRequest) String() string {
 func (*SlowRequest) ProtoMessage() {}
 
 func (x *SlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[14]
+	mi := &file_kvd_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1488,7 @@ func (x *SlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
 func (*SlowRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SlowRequest) GetId() uint64 {
@@ -985,7 +1572,51 @@ var File_kvd_v1_admin_proto protoreflect.FileDescriptor
 
 const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x12kvd/v1/admin.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"=\n" +
+	"\x12kvd/v1/admin.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"\x13\n" +
+	"\x11GetClusterRequest\"\xb7\x01\n" +
+	"\x12GetClusterResponse\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
+	"\x06leader\x18\x03 \x01(\x04R\x06leader\x12\x12\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x1c\n" +
+	"\tcommitted\x18\x05 \x01(\x04R\tcommitted\x12)\n" +
+	"\x05nodes\x18\x06 \x03(\v2\x13.kvd.v1.ClusterNodeR\x05nodes\"\xf9\x02\n" +
+	"\vClusterNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12%\n" +
+	"\x0eclient_address\x18\x02 \x01(\tR\rclientAddress\x12!\n" +
+	"\fpeer_address\x18\x03 \x01(\tR\vpeerAddress\x12\x14\n" +
+	"\x05voter\x18\x04 \x01(\bR\x05voter\x12\x18\n" +
+	"\aanswers\x18\x05 \x01(\bR\aanswers\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\x12\x18\n" +
+	"\aapplied\x18\a \x01(\x04R\aapplied\x12\x10\n" +
+	"\x03lag\x18\b \x01(\x04R\x03lag\x12\x1b\n" +
+	"\tsilent_ms\x18\t \x01(\x12R\bsilentMs\x12\x18\n" +
+	"\astreams\x18\n" +
+	" \x01(\tR\astreams\x12)\n" +
+	"\x10needs_checkpoint\x18\v \x01(\bR\x0fneedsCheckpoint\x12\x18\n" +
+	"\astarted\x18\f \x01(\bR\astarted\x12\x1a\n" +
+	"\breplaces\x18\r \x01(\x04R\breplaces\"+\n" +
+	"\x19TransferLeadershipRequest\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\x04R\x02to\"4\n" +
+	"\x1aTransferLeadershipResponse\x12\x16\n" +
+	"\x06leader\x18\x01 \x01(\x04R\x06leader\"O\n" +
+	"\x0eAddNodeRequest\x12!\n" +
+	"\fpeer_address\x18\x01 \x01(\tR\vpeerAddress\x12\x1a\n" +
+	"\breplaces\x18\x02 \x01(\x04R\breplaces\"\xfe\x01\n" +
+	"\x0fAddNodeResponse\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x03 \x01(\rR\n" +
+	"partitions\x12>\n" +
+	"\amembers\x18\x04 \x03(\v2$.kvd.v1.AddNodeResponse.MembersEntryR\amembers\x12!\n" +
+	"\ffirst_voters\x18\x05 \x03(\x04R\vfirstVoters\x1a:\n" +
+	"\fMembersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x04R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"'\n" +
+	"\x11RemoveNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\"\x14\n" +
+	"\x12RemoveNodeResponse\"=\n" +
 	"\x11SetSettingRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"B\n" +
@@ -1048,14 +1679,20 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\rrequest_bytes\x18\t \x01(\x04R\frequestBytes\x12\x19\n" +
 	"\btotal_ns\x18\n" +
 	" \x01(\x04R\atotalNs\x12)\n" +
-	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\xf9\x02\n" +
+	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\x9c\x05\n" +
 	"\fAdminService\x12U\n" +
 	"\x10ListSlowRequests\x12\x1f.kvd.v1.ListSlowRequestsRequest\x1a .kvd.v1.ListSlowRequestsResponse\x12X\n" +
 	"\x11ClearSlowRequests\x12 .kvd.v1.ClearSlowRequestsRequest\x1a!.kvd.v1.ClearSlowRequestsResponse\x12;\n" +
 	"\x06Backup\x12\x15.kvd.v1.BackupRequest\x1a\x16.kvd.v1.BackupResponse(\x010\x01\x126\n" +
 	"\x05Scrub\x12\x14.kvd.v1.ScrubRequest\x1a\x15.kvd.v1.ScrubResponse0\x01\x12C\n" +
 	"\n" +
-	"SetSetting\x12\x19.kvd.v1.SetSettingRequest\x1a\x1a.kvd.v1.SetSettingResponseB.Z,github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1;kvdpbb\x06proto3"
+	"SetSetting\x12\x19.kvd.v1.SetSettingRequest\x1a\x1a.kvd.v1.SetSettingResponse\x12C\n" +
+	"\n" +
+	"GetCluster\x12\x19.kvd.v1.GetClusterRequest\x1a\x1a.kvd.v1.GetClusterResponse\x12[\n" +
+	"\x12TransferLeadership\x12!.kvd.v1.TransferLeadershipRequest\x1a\".kvd.v1.TransferLeadershipResponse\x12:\n" +
+	"\aAddNode\x12\x16.kvd.v1.AddNodeRequest\x1a\x17.kvd.v1.AddNodeResponse\x12C\n" +
+	"\n" +
+	"RemoveNode\x12\x19.kvd.v1.RemoveNodeRequest\x1a\x1a.kvd.v1.RemoveNodeResponseB.Z,github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1;kvdpbb\x06proto3"
 
 var (
 	file_kvd_v1_admin_proto_rawDescOnce sync.Once
@@ -1069,47 +1706,67 @@ func file_kvd_v1_admin_proto_rawDescGZIP() []byte {
 	return file_kvd_v1_admin_proto_rawDescData
 }
 
-var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_kvd_v1_admin_proto_goTypes = []any{
-	(*SetSettingRequest)(nil),         // 0: kvd.v1.SetSettingRequest
-	(*SetSettingResponse)(nil),        // 1: kvd.v1.SetSettingResponse
-	(*ScrubRequest)(nil),              // 2: kvd.v1.ScrubRequest
-	(*ScrubResponse)(nil),             // 3: kvd.v1.ScrubResponse
-	(*Damage)(nil),                    // 4: kvd.v1.Damage
-	(*BackupRequest)(nil),             // 5: kvd.v1.BackupRequest
-	(*BackupResponse)(nil),            // 6: kvd.v1.BackupResponse
-	(*BackupHeader)(nil),              // 7: kvd.v1.BackupHeader
-	(*BackupFile)(nil),                // 8: kvd.v1.BackupFile
-	(*BackupFileBegin)(nil),           // 9: kvd.v1.BackupFileBegin
-	(*ListSlowRequestsRequest)(nil),   // 10: kvd.v1.ListSlowRequestsRequest
-	(*ListSlowRequestsResponse)(nil),  // 11: kvd.v1.ListSlowRequestsResponse
-	(*ClearSlowRequestsRequest)(nil),  // 12: kvd.v1.ClearSlowRequestsRequest
-	(*ClearSlowRequestsResponse)(nil), // 13: kvd.v1.ClearSlowRequestsResponse
-	(*SlowRequest)(nil),               // 14: kvd.v1.SlowRequest
-	(*Timings)(nil),                   // 15: kvd.v1.Timings
+	(*GetClusterRequest)(nil),          // 0: kvd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),         // 1: kvd.v1.GetClusterResponse
+	(*ClusterNode)(nil),                // 2: kvd.v1.ClusterNode
+	(*TransferLeadershipRequest)(nil),  // 3: kvd.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 4: kvd.v1.TransferLeadershipResponse
+	(*AddNodeRequest)(nil),             // 5: kvd.v1.AddNodeRequest
+	(*AddNodeResponse)(nil),            // 6: kvd.v1.AddNodeResponse
+	(*RemoveNodeRequest)(nil),          // 7: kvd.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),         // 8: kvd.v1.RemoveNodeResponse
+	(*SetSettingRequest)(nil),          // 9: kvd.v1.SetSettingRequest
+	(*SetSettingResponse)(nil),         // 10: kvd.v1.SetSettingResponse
+	(*ScrubRequest)(nil),               // 11: kvd.v1.ScrubRequest
+	(*ScrubResponse)(nil),              // 12: kvd.v1.ScrubResponse
+	(*Damage)(nil),                     // 13: kvd.v1.Damage
+	(*BackupRequest)(nil),              // 14: kvd.v1.BackupRequest
+	(*BackupResponse)(nil),             // 15: kvd.v1.BackupResponse
+	(*BackupHeader)(nil),               // 16: kvd.v1.BackupHeader
+	(*BackupFile)(nil),                 // 17: kvd.v1.BackupFile
+	(*BackupFileBegin)(nil),            // 18: kvd.v1.BackupFileBegin
+	(*ListSlowRequestsRequest)(nil),    // 19: kvd.v1.ListSlowRequestsRequest
+	(*ListSlowRequestsResponse)(nil),   // 20: kvd.v1.ListSlowRequestsResponse
+	(*ClearSlowRequestsRequest)(nil),   // 21: kvd.v1.ClearSlowRequestsRequest
+	(*ClearSlowRequestsResponse)(nil),  // 22: kvd.v1.ClearSlowRequestsResponse
+	(*SlowRequest)(nil),                // 23: kvd.v1.SlowRequest
+	nil,                                // 24: kvd.v1.AddNodeResponse.MembersEntry
+	(*Timings)(nil),                    // 25: kvd.v1.Timings
 }
 var file_kvd_v1_admin_proto_depIdxs = []int32{
-	4,  // 0: kvd.v1.ScrubResponse.damage:type_name -> kvd.v1.Damage
-	7,  // 1: kvd.v1.BackupResponse.header:type_name -> kvd.v1.BackupHeader
-	9,  // 2: kvd.v1.BackupResponse.begin:type_name -> kvd.v1.BackupFileBegin
-	8,  // 3: kvd.v1.BackupHeader.files:type_name -> kvd.v1.BackupFile
-	14, // 4: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
-	15, // 5: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
-	10, // 6: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
-	12, // 7: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
-	5,  // 8: kvd.v1.AdminService.Backup:input_type -> kvd.v1.BackupRequest
-	2,  // 9: kvd.v1.AdminService.Scrub:input_type -> kvd.v1.ScrubRequest
-	0,  // 10: kvd.v1.AdminService.SetSetting:input_type -> kvd.v1.SetSettingRequest
-	11, // 11: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
-	13, // 12: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
-	6,  // 13: kvd.v1.AdminService.Backup:output_type -> kvd.v1.BackupResponse
-	3,  // 14: kvd.v1.AdminService.Scrub:output_type -> kvd.v1.ScrubResponse
-	1,  // 15: kvd.v1.AdminService.SetSetting:output_type -> kvd.v1.SetSettingResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	2,  // 0: kvd.v1.GetClusterResponse.nodes:type_name -> kvd.v1.ClusterNode
+	24, // 1: kvd.v1.AddNodeResponse.members:type_name -> kvd.v1.AddNodeResponse.MembersEntry
+	13, // 2: kvd.v1.ScrubResponse.damage:type_name -> kvd.v1.Damage
+	16, // 3: kvd.v1.BackupResponse.header:type_name -> kvd.v1.BackupHeader
+	18, // 4: kvd.v1.BackupResponse.begin:type_name -> kvd.v1.BackupFileBegin
+	17, // 5: kvd.v1.BackupHeader.files:type_name -> kvd.v1.BackupFile
+	23, // 6: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
+	25, // 7: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
+	19, // 8: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
+	21, // 9: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
+	14, // 10: kvd.v1.AdminService.Backup:input_type -> kvd.v1.BackupRequest
+	11, // 11: kvd.v1.AdminService.Scrub:input_type -> kvd.v1.ScrubRequest
+	9,  // 12: kvd.v1.AdminService.SetSetting:input_type -> kvd.v1.SetSettingRequest
+	0,  // 13: kvd.v1.AdminService.GetCluster:input_type -> kvd.v1.GetClusterRequest
+	3,  // 14: kvd.v1.AdminService.TransferLeadership:input_type -> kvd.v1.TransferLeadershipRequest
+	5,  // 15: kvd.v1.AdminService.AddNode:input_type -> kvd.v1.AddNodeRequest
+	7,  // 16: kvd.v1.AdminService.RemoveNode:input_type -> kvd.v1.RemoveNodeRequest
+	20, // 17: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
+	22, // 18: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
+	15, // 19: kvd.v1.AdminService.Backup:output_type -> kvd.v1.BackupResponse
+	12, // 20: kvd.v1.AdminService.Scrub:output_type -> kvd.v1.ScrubResponse
+	10, // 21: kvd.v1.AdminService.SetSetting:output_type -> kvd.v1.SetSettingResponse
+	1,  // 22: kvd.v1.AdminService.GetCluster:output_type -> kvd.v1.GetClusterResponse
+	4,  // 23: kvd.v1.AdminService.TransferLeadership:output_type -> kvd.v1.TransferLeadershipResponse
+	6,  // 24: kvd.v1.AdminService.AddNode:output_type -> kvd.v1.AddNodeResponse
+	8,  // 25: kvd.v1.AdminService.RemoveNode:output_type -> kvd.v1.RemoveNodeResponse
+	17, // [17:26] is the sub-list for method output_type
+	8,  // [8:17] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_kvd_v1_admin_proto_init() }
@@ -1118,7 +1775,7 @@ func file_kvd_v1_admin_proto_init() {
 		return
 	}
 	file_kvd_v1_kv_proto_init()
-	file_kvd_v1_admin_proto_msgTypes[6].OneofWrappers = []any{
+	file_kvd_v1_admin_proto_msgTypes[15].OneofWrappers = []any{
 		(*BackupResponse_Header)(nil),
 		(*BackupResponse_Begin)(nil),
 		(*BackupResponse_Data)(nil),
@@ -1129,7 +1786,7 @@ func file_kvd_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_v1_admin_proto_rawDesc), len(file_kvd_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -18,11 +18,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_ListSlowRequests_FullMethodName  = "/kvd.v1.AdminService/ListSlowRequests"
-	AdminService_ClearSlowRequests_FullMethodName = "/kvd.v1.AdminService/ClearSlowRequests"
-	AdminService_Backup_FullMethodName            = "/kvd.v1.AdminService/Backup"
-	AdminService_Scrub_FullMethodName             = "/kvd.v1.AdminService/Scrub"
-	AdminService_SetSetting_FullMethodName        = "/kvd.v1.AdminService/SetSetting"
+	AdminService_ListSlowRequests_FullMethodName   = "/kvd.v1.AdminService/ListSlowRequests"
+	AdminService_ClearSlowRequests_FullMethodName  = "/kvd.v1.AdminService/ClearSlowRequests"
+	AdminService_Backup_FullMethodName             = "/kvd.v1.AdminService/Backup"
+	AdminService_Scrub_FullMethodName              = "/kvd.v1.AdminService/Scrub"
+	AdminService_SetSetting_FullMethodName         = "/kvd.v1.AdminService/SetSetting"
+	AdminService_GetCluster_FullMethodName         = "/kvd.v1.AdminService/GetCluster"
+	AdminService_TransferLeadership_FullMethodName = "/kvd.v1.AdminService/TransferLeadership"
+	AdminService_AddNode_FullMethodName            = "/kvd.v1.AdminService/AddNode"
+	AdminService_RemoveNode_FullMethodName         = "/kvd.v1.AdminService/RemoveNode"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -49,6 +53,17 @@ type AdminServiceClient interface {
 	// reads its configuration file again, or ends. A setting that needs a restart, an unknown
 	// name and an invalid value are INVALID_REQUEST.
 	SetSetting(ctx context.Context, in *SetSettingRequest, opts ...grpc.CallOption) (*SetSettingResponse, error)
+	// GetCluster describes the nodes of the cluster that the server belongs to. Any node answers.
+	// On a server that is no node of a cluster this and the next methods are INVALID_REQUEST.
+	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error)
+	// TransferLeadership lets another node lead. Any node passes it on to the one that leads.
+	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
+	// AddNode adds a node to the cluster, which gets the data first, and votes once it has
+	// caught up. The cluster chooses its id. Any node passes it on to the one that leads.
+	AddNode(ctx context.Context, in *AddNodeRequest, opts ...grpc.CallOption) (*AddNodeResponse, error)
+	// RemoveNode takes a node out of the cluster for ever; one that is not in it any more is no
+	// error. Any node passes it on to the one that leads.
+	RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error)
 }
 
 type adminServiceClient struct {
@@ -121,6 +136,46 @@ func (c *adminServiceClient) SetSetting(ctx context.Context, in *SetSettingReque
 	return out, nil
 }
 
+func (c *adminServiceClient) GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetClusterResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetCluster_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TransferLeadershipResponse)
+	err := c.cc.Invoke(ctx, AdminService_TransferLeadership_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) AddNode(ctx context.Context, in *AddNodeRequest, opts ...grpc.CallOption) (*AddNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddNodeResponse)
+	err := c.cc.Invoke(ctx, AdminService_AddNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveNodeResponse)
+	err := c.cc.Invoke(ctx, AdminService_RemoveNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -145,6 +200,17 @@ type AdminServiceServer interface {
 	// reads its configuration file again, or ends. A setting that needs a restart, an unknown
 	// name and an invalid value are INVALID_REQUEST.
 	SetSetting(context.Context, *SetSettingRequest) (*SetSettingResponse, error)
+	// GetCluster describes the nodes of the cluster that the server belongs to. Any node answers.
+	// On a server that is no node of a cluster this and the next methods are INVALID_REQUEST.
+	GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error)
+	// TransferLeadership lets another node lead. Any node passes it on to the one that leads.
+	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
+	// AddNode adds a node to the cluster, which gets the data first, and votes once it has
+	// caught up. The cluster chooses its id. Any node passes it on to the one that leads.
+	AddNode(context.Context, *AddNodeRequest) (*AddNodeResponse, error)
+	// RemoveNode takes a node out of the cluster for ever; one that is not in it any more is no
+	// error. Any node passes it on to the one that leads.
+	RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -169,6 +235,18 @@ func (UnimplementedAdminServiceServer) Scrub(*ScrubRequest, grpc.ServerStreaming
 }
 func (UnimplementedAdminServiceServer) SetSetting(context.Context, *SetSettingRequest) (*SetSettingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetSetting not implemented")
+}
+func (UnimplementedAdminServiceServer) GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCluster not implemented")
+}
+func (UnimplementedAdminServiceServer) TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TransferLeadership not implemented")
+}
+func (UnimplementedAdminServiceServer) AddNode(context.Context, *AddNodeRequest) (*AddNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddNode not implemented")
+}
+func (UnimplementedAdminServiceServer) RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveNode not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -263,6 +341,78 @@ func _AdminService_SetSetting_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_GetCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetClusterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetCluster(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetCluster_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetCluster(ctx, req.(*GetClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_TransferLeadership_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransferLeadershipRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).TransferLeadership(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_TransferLeadership_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).TransferLeadership(ctx, req.(*TransferLeadershipRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_AddNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).AddNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_AddNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).AddNode(ctx, req.(*AddNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_RemoveNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).RemoveNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_RemoveNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).RemoveNode(ctx, req.(*RemoveNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -281,6 +431,22 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetSetting",
 			Handler:    _AdminService_SetSetting_Handler,
+		},
+		{
+			MethodName: "GetCluster",
+			Handler:    _AdminService_GetCluster_Handler,
+		},
+		{
+			MethodName: "TransferLeadership",
+			Handler:    _AdminService_TransferLeadership_Handler,
+		},
+		{
+			MethodName: "AddNode",
+			Handler:    _AdminService_AddNode_Handler,
+		},
+		{
+			MethodName: "RemoveNode",
+			Handler:    _AdminService_RemoveNode_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -85,8 +85,10 @@ type Hello struct {
 	Lane Lane `protobuf:"varint,5,opt,name=lane,proto3,enum=kvd.peer.v1.Lane" json:"lane,omitempty"`
 	// Into how many partitions the caller's store is divided, and by which hash of a key. Records
 	// name partitions, so all nodes need the same.
-	Partitions    uint32 `protobuf:"varint,6,opt,name=partitions,proto3" json:"partitions,omitempty"`
-	Hash          string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
+	Partitions uint32 `protobuf:"varint,6,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	Hash       string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Random id of the data directory of the calling node.
+	Store         uint64 `protobuf:"varint,8,opt,name=store,proto3" json:"store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -168,6 +170,13 @@ func (x *Hello) GetHash() string {
 		return x.Hash
 	}
 	return ""
+}
+
+func (x *Hello) GetStore() uint64 {
+	if x != nil {
+		return x.Store
+	}
+	return 0
 }
 
 // Packet has messages of the consensus, as the library encodes them. A long one comes alone, in
@@ -639,11 +648,859 @@ func (x *File) GetBytes() int64 {
 	return 0
 }
 
+// AskRequest is a question. All but the first kind are for the node that leads.
+type AskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Question:
+	//
+	//	*AskRequest_State
+	//	*AskRequest_Transfer
+	//	*AskRequest_Add
+	//	*AskRequest_Remove
+	//	*AskRequest_Describe
+	Question      isAskRequest_Question `protobuf_oneof:"question"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskRequest) Reset() {
+	*x = AskRequest{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskRequest) ProtoMessage() {}
+
+func (x *AskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskRequest.ProtoReflect.Descriptor instead.
+func (*AskRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AskRequest) GetQuestion() isAskRequest_Question {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+func (x *AskRequest) GetState() *StateRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskRequest_State); ok {
+			return x.State
+		}
+	}
+	return nil
+}
+
+func (x *AskRequest) GetTransfer() *TransferRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskRequest_Transfer); ok {
+			return x.Transfer
+		}
+	}
+	return nil
+}
+
+func (x *AskRequest) GetAdd() *AddRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskRequest_Add); ok {
+			return x.Add
+		}
+	}
+	return nil
+}
+
+func (x *AskRequest) GetRemove() *RemoveRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskRequest_Remove); ok {
+			return x.Remove
+		}
+	}
+	return nil
+}
+
+func (x *AskRequest) GetDescribe() *NodeRecord {
+	if x != nil {
+		if x, ok := x.Question.(*AskRequest_Describe); ok {
+			return x.Describe
+		}
+	}
+	return nil
+}
+
+type isAskRequest_Question interface {
+	isAskRequest_Question()
+}
+
+type AskRequest_State struct {
+	State *StateRequest `protobuf:"bytes,1,opt,name=state,proto3,oneof"`
+}
+
+type AskRequest_Transfer struct {
+	Transfer *TransferRequest `protobuf:"bytes,2,opt,name=transfer,proto3,oneof"`
+}
+
+type AskRequest_Add struct {
+	Add *AddRequest `protobuf:"bytes,3,opt,name=add,proto3,oneof"`
+}
+
+type AskRequest_Remove struct {
+	Remove *RemoveRequest `protobuf:"bytes,4,opt,name=remove,proto3,oneof"`
+}
+
+type AskRequest_Describe struct {
+	// What the calling node says of itself.
+	Describe *NodeRecord `protobuf:"bytes,5,opt,name=describe,proto3,oneof"`
+}
+
+func (*AskRequest_State) isAskRequest_Question() {}
+
+func (*AskRequest_Transfer) isAskRequest_Question() {}
+
+func (*AskRequest_Add) isAskRequest_Question() {}
+
+func (*AskRequest_Remove) isAskRequest_Question() {}
+
+func (*AskRequest_Describe) isAskRequest_Question() {}
+
+// StateRequest asks how the node is, and what it knows of the others.
+type StateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateRequest) Reset() {
+	*x = StateRequest{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateRequest) ProtoMessage() {}
+
+func (x *StateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
+func (*StateRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+}
+
+// TransferRequest asks to hand the leadership over.
+type TransferRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: the voter that lacks least.
+	To            uint64 `protobuf:"varint,1,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferRequest) Reset() {
+	*x = TransferRequest{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferRequest) ProtoMessage() {}
+
+func (x *TransferRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
+func (*TransferRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TransferRequest) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+// AddRequest asks for a new node, which becomes a learner first.
+type AddRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its address for the other nodes.
+	Peer string `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	// The node that it is to replace; 0: none.
+	Replaces      uint64 `protobuf:"varint,2,opt,name=replaces,proto3" json:"replaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddRequest) Reset() {
+	*x = AddRequest{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddRequest) ProtoMessage() {}
+
+func (x *AddRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
+func (*AddRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AddRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *AddRequest) GetReplaces() uint64 {
+	if x != nil {
+		return x.Replaces
+	}
+	return 0
+}
+
+// RemoveRequest asks to take a node out of the cluster.
+type RemoveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveRequest) Reset() {
+	*x = RemoveRequest{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveRequest) ProtoMessage() {}
+
+func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
+func (*RemoveRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RemoveRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+// AskResponse is the answer to a question.
+type AskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why nothing was done, as in kvd.v1; empty: there is an answer.
+	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// With the reason NOT_LEADER: the node to ask; 0: none is known.
+	Leader uint64 `protobuf:"varint,3,opt,name=leader,proto3" json:"leader,omitempty"`
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*AskResponse_State
+	//	*AskResponse_Transferred
+	//	*AskResponse_Added
+	Answer        isAskResponse_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskResponse) Reset() {
+	*x = AskResponse{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskResponse) ProtoMessage() {}
+
+func (x *AskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskResponse.ProtoReflect.Descriptor instead.
+func (*AskResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AskResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AskResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *AskResponse) GetLeader() uint64 {
+	if x != nil {
+		return x.Leader
+	}
+	return 0
+}
+
+func (x *AskResponse) GetAnswer() isAskResponse_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *AskResponse) GetState() *NodeState {
+	if x != nil {
+		if x, ok := x.Answer.(*AskResponse_State); ok {
+			return x.State
+		}
+	}
+	return nil
+}
+
+func (x *AskResponse) GetTransferred() uint64 {
+	if x != nil {
+		if x, ok := x.Answer.(*AskResponse_Transferred); ok {
+			return x.Transferred
+		}
+	}
+	return 0
+}
+
+func (x *AskResponse) GetAdded() *AddedNode {
+	if x != nil {
+		if x, ok := x.Answer.(*AskResponse_Added); ok {
+			return x.Added
+		}
+	}
+	return nil
+}
+
+type isAskResponse_Answer interface {
+	isAskResponse_Answer()
+}
+
+type AskResponse_State struct {
+	State *NodeState `protobuf:"bytes,4,opt,name=state,proto3,oneof"`
+}
+
+type AskResponse_Transferred struct {
+	// The node that leads now.
+	Transferred uint64 `protobuf:"varint,5,opt,name=transferred,proto3,oneof"`
+}
+
+type AskResponse_Added struct {
+	Added *AddedNode `protobuf:"bytes,6,opt,name=added,proto3,oneof"`
+}
+
+func (*AskResponse_State) isAskResponse_Answer() {}
+
+func (*AskResponse_Transferred) isAskResponse_Answer() {}
+
+func (*AskResponse_Added) isAskResponse_Answer() {}
+
+// NodeState says how a node is, and what it knows of the others.
+type NodeState struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Node    uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Term    uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	// 0: unknown.
+	Leader uint64 `protobuf:"varint,4,opt,name=leader,proto3" json:"leader,omitempty"`
+	// Indexes of the log.
+	Committed     uint64      `protobuf:"varint,5,opt,name=committed,proto3" json:"committed,omitempty"`
+	Applied       uint64      `protobuf:"varint,6,opt,name=applied,proto3" json:"applied,omitempty"`
+	Others        []*SeenNode `protobuf:"bytes,7,rep,name=others,proto3" json:"others,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeState) Reset() {
+	*x = NodeState{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeState) ProtoMessage() {}
+
+func (x *NodeState) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
+func (*NodeState) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *NodeState) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *NodeState) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *NodeState) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *NodeState) GetLeader() uint64 {
+	if x != nil {
+		return x.Leader
+	}
+	return 0
+}
+
+func (x *NodeState) GetCommitted() uint64 {
+	if x != nil {
+		return x.Committed
+	}
+	return 0
+}
+
+func (x *NodeState) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *NodeState) GetOthers() []*SeenNode {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+// SeenNode is another node as one sees it.
+type SeenNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Both streams to it work; otherwise why says what is wrong.
+	Connected bool   `protobuf:"varint,2,opt,name=connected,proto3" json:"connected,omitempty"`
+	Why       string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	// The index up to which it is known to have the log; of a leader alone.
+	Match uint64 `protobuf:"varint,4,opt,name=match,proto3" json:"match,omitempty"`
+	// How long it has sent nothing; negative: it never has. Of a leader alone.
+	SilentMs int64 `protobuf:"zigzag64,5,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
+	// It lacks entries that the log has given up; of a leader alone.
+	NeedsCheckpoint bool `protobuf:"varint,6,opt,name=needs_checkpoint,json=needsCheckpoint,proto3" json:"needs_checkpoint,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *SeenNode) Reset() {
+	*x = SeenNode{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeenNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeenNode) ProtoMessage() {}
+
+func (x *SeenNode) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeenNode.ProtoReflect.Descriptor instead.
+func (*SeenNode) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SeenNode) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *SeenNode) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *SeenNode) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *SeenNode) GetMatch() uint64 {
+	if x != nil {
+		return x.Match
+	}
+	return 0
+}
+
+func (x *SeenNode) GetSilentMs() int64 {
+	if x != nil {
+		return x.SilentMs
+	}
+	return 0
+}
+
+func (x *SeenNode) GetNeedsCheckpoint() bool {
+	if x != nil {
+		return x.NeedsCheckpoint
+	}
+	return false
+}
+
+// AddedNode is what a new node starts with.
+type AddedNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The voters with which the cluster began.
+	FirstVoters []uint64 `protobuf:"varint,2,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
+	// All nodes, the new one among them.
+	Nodes         []*NodeRecord `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Partitions    uint32        `protobuf:"varint,4,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddedNode) Reset() {
+	*x = AddedNode{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddedNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddedNode) ProtoMessage() {}
+
+func (x *AddedNode) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddedNode.ProtoReflect.Descriptor instead.
+func (*AddedNode) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AddedNode) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *AddedNode) GetFirstVoters() []uint64 {
+	if x != nil {
+		return x.FirstVoters
+	}
+	return nil
+}
+
+func (x *AddedNode) GetNodes() []*NodeRecord {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *AddedNode) GetPartitions() uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+// Configuration is who belongs to a cluster, as stores keep it with their position in the log.
+type Configuration struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Voters and learners, as the library encodes them.
+	State []byte        `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	Nodes []*NodeRecord `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The id of the next node that joins: all below were used.
+	Next uint64 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
+	// The voters with which the cluster began.
+	FirstVoters   []uint64 `protobuf:"varint,4,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Configuration) Reset() {
+	*x = Configuration{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Configuration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Configuration) ProtoMessage() {}
+
+func (x *Configuration) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Configuration.ProtoReflect.Descriptor instead.
+func (*Configuration) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Configuration) GetState() []byte {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *Configuration) GetNodes() []*NodeRecord {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Configuration) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *Configuration) GetFirstVoters() []uint64 {
+	if x != nil {
+		return x.FirstVoters
+	}
+	return nil
+}
+
+// NodeRecord is what the replicated log knows of a node.
+type NodeRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Its addresses, for the other nodes and for clients.
+	Peer   string `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	Client string `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
+	// Random id of its data directory; 0: it has not told yet.
+	Store uint64 `protobuf:"fixed64,4,opt,name=store,proto3" json:"store,omitempty"`
+	// The node that is removed when this one becomes a voter; 0: none.
+	Replaces      uint64 `protobuf:"varint,5,opt,name=replaces,proto3" json:"replaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRecord) Reset() {
+	*x = NodeRecord{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRecord) ProtoMessage() {}
+
+func (x *NodeRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRecord.ProtoReflect.Descriptor instead.
+func (*NodeRecord) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *NodeRecord) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *NodeRecord) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *NodeRecord) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *NodeRecord) GetStore() uint64 {
+	if x != nil {
+		return x.Store
+	}
+	return 0
+}
+
+func (x *NodeRecord) GetReplaces() uint64 {
+	if x != nil {
+		return x.Replaces
+	}
+	return 0
+}
+
 var File_kvd_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\xba\x01\n" +
+	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\xd0\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\x04R\acluster\x12\x12\n" +
@@ -653,7 +1510,8 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"partitions\x18\x06 \x01(\rR\n" +
 	"partitions\x12\x12\n" +
-	"\x04hash\x18\a \x01(\tR\x04hash\"b\n" +
+	"\x04hash\x18\a \x01(\tR\x04hash\x12\x14\n" +
+	"\x05store\x18\b \x01(\x04R\x05store\"b\n" +
 	"\x06Packet\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x1a\n" +
 	"\bmessages\x18\x02 \x03(\fR\bmessages\x12\x12\n" +
@@ -681,16 +1539,77 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\x05files\x18\x03 \x03(\v2\x11.kvd.peer.v1.FileR\x05files\"0\n" +
 	"\x04File\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes*>\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xa1\x02\n" +
+	"\n" +
+	"AskRequest\x121\n" +
+	"\x05state\x18\x01 \x01(\v2\x19.kvd.peer.v1.StateRequestH\x00R\x05state\x12:\n" +
+	"\btransfer\x18\x02 \x01(\v2\x1c.kvd.peer.v1.TransferRequestH\x00R\btransfer\x12+\n" +
+	"\x03add\x18\x03 \x01(\v2\x17.kvd.peer.v1.AddRequestH\x00R\x03add\x124\n" +
+	"\x06remove\x18\x04 \x01(\v2\x1a.kvd.peer.v1.RemoveRequestH\x00R\x06remove\x125\n" +
+	"\bdescribe\x18\x05 \x01(\v2\x17.kvd.peer.v1.NodeRecordH\x00R\bdescribeB\n" +
+	"\n" +
+	"\bquestion\"\x0e\n" +
+	"\fStateRequest\"!\n" +
+	"\x0fTransferRequest\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\x04R\x02to\"<\n" +
+	"\n" +
+	"AddRequest\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x1a\n" +
+	"\breplaces\x18\x02 \x01(\x04R\breplaces\"#\n" +
+	"\rRemoveRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\"\xe5\x01\n" +
+	"\vAskResponse\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
+	"\x06leader\x18\x03 \x01(\x04R\x06leader\x12.\n" +
+	"\x05state\x18\x04 \x01(\v2\x16.kvd.peer.v1.NodeStateH\x00R\x05state\x12\"\n" +
+	"\vtransferred\x18\x05 \x01(\x04H\x00R\vtransferred\x12.\n" +
+	"\x05added\x18\x06 \x01(\v2\x16.kvd.peer.v1.AddedNodeH\x00R\x05addedB\b\n" +
+	"\x06answer\"\xcc\x01\n" +
+	"\tNodeState\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x16\n" +
+	"\x06leader\x18\x04 \x01(\x04R\x06leader\x12\x1c\n" +
+	"\tcommitted\x18\x05 \x01(\x04R\tcommitted\x12\x18\n" +
+	"\aapplied\x18\x06 \x01(\x04R\aapplied\x12-\n" +
+	"\x06others\x18\a \x03(\v2\x15.kvd.peer.v1.SeenNodeR\x06others\"\xac\x01\n" +
+	"\bSeenNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1c\n" +
+	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x14\n" +
+	"\x05match\x18\x04 \x01(\x04R\x05match\x12\x1b\n" +
+	"\tsilent_ms\x18\x05 \x01(\x12R\bsilentMs\x12)\n" +
+	"\x10needs_checkpoint\x18\x06 \x01(\bR\x0fneedsCheckpoint\"\x91\x01\n" +
+	"\tAddedNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12!\n" +
+	"\ffirst_voters\x18\x02 \x03(\x04R\vfirstVoters\x12-\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x17.kvd.peer.v1.NodeRecordR\x05nodes\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x04 \x01(\rR\n" +
+	"partitions\"\x8b\x01\n" +
+	"\rConfiguration\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\fR\x05state\x12-\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x17.kvd.peer.v1.NodeRecordR\x05nodes\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\x12!\n" +
+	"\ffirst_voters\x18\x04 \x03(\x04R\vfirstVoters\"~\n" +
+	"\n" +
+	"NodeRecord\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x12\n" +
+	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x16\n" +
+	"\x06client\x18\x03 \x01(\tR\x06client\x12\x14\n" +
+	"\x05store\x18\x04 \x01(\x06R\x05store\x12\x1a\n" +
+	"\breplaces\x18\x05 \x01(\x04R\breplaces*>\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x10LANE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"LANE_SMALL\x10\x01\x12\x10\n" +
-	"\fLANE_APPENDS\x10\x022\xdd\x01\n" +
+	"\fLANE_APPENDS\x10\x022\x99\x02\n" +
 	"\vPeerService\x12@\n" +
 	"\bMessages\x12\x13.kvd.peer.v1.Packet\x1a\x1d.kvd.peer.v1.MessagesResponse(\x01\x12B\n" +
 	"\x05Files\x12\x19.kvd.peer.v1.FilesRequest\x1a\x1a.kvd.peer.v1.FilesResponse(\x010\x01\x12H\n" +
-	"\aCompare\x12\x1b.kvd.peer.v1.CompareRequest\x1a\x1c.kvd.peer.v1.CompareResponse(\x010\x01B4Z2github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1;peerpbb\x06proto3"
+	"\aCompare\x12\x1b.kvd.peer.v1.CompareRequest\x1a\x1c.kvd.peer.v1.CompareResponse(\x010\x01\x12:\n" +
+	"\x03Ask\x12\x17.kvd.peer.v1.AskRequest\x1a\x18.kvd.peer.v1.AskResponse(\x01B4Z2github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1;peerpbb\x06proto3"
 
 var (
 	file_kvd_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -705,7 +1624,7 @@ func file_kvd_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_kvd_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kvd_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_kvd_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_kvd_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                // 0: kvd.peer.v1.Lane
 	(*Hello)(nil),            // 1: kvd.peer.v1.Hello
@@ -717,22 +1636,45 @@ var file_kvd_peer_v1_peer_proto_goTypes = []any{
 	(*FilesResponse)(nil),    // 7: kvd.peer.v1.FilesResponse
 	(*FileList)(nil),         // 8: kvd.peer.v1.FileList
 	(*File)(nil),             // 9: kvd.peer.v1.File
+	(*AskRequest)(nil),       // 10: kvd.peer.v1.AskRequest
+	(*StateRequest)(nil),     // 11: kvd.peer.v1.StateRequest
+	(*TransferRequest)(nil),  // 12: kvd.peer.v1.TransferRequest
+	(*AddRequest)(nil),       // 13: kvd.peer.v1.AddRequest
+	(*RemoveRequest)(nil),    // 14: kvd.peer.v1.RemoveRequest
+	(*AskResponse)(nil),      // 15: kvd.peer.v1.AskResponse
+	(*NodeState)(nil),        // 16: kvd.peer.v1.NodeState
+	(*SeenNode)(nil),         // 17: kvd.peer.v1.SeenNode
+	(*AddedNode)(nil),        // 18: kvd.peer.v1.AddedNode
+	(*Configuration)(nil),    // 19: kvd.peer.v1.Configuration
+	(*NodeRecord)(nil),       // 20: kvd.peer.v1.NodeRecord
 }
 var file_kvd_peer_v1_peer_proto_depIdxs = []int32{
-	0, // 0: kvd.peer.v1.Hello.lane:type_name -> kvd.peer.v1.Lane
-	8, // 1: kvd.peer.v1.FilesResponse.list:type_name -> kvd.peer.v1.FileList
-	9, // 2: kvd.peer.v1.FileList.files:type_name -> kvd.peer.v1.File
-	2, // 3: kvd.peer.v1.PeerService.Messages:input_type -> kvd.peer.v1.Packet
-	6, // 4: kvd.peer.v1.PeerService.Files:input_type -> kvd.peer.v1.FilesRequest
-	4, // 5: kvd.peer.v1.PeerService.Compare:input_type -> kvd.peer.v1.CompareRequest
-	3, // 6: kvd.peer.v1.PeerService.Messages:output_type -> kvd.peer.v1.MessagesResponse
-	7, // 7: kvd.peer.v1.PeerService.Files:output_type -> kvd.peer.v1.FilesResponse
-	5, // 8: kvd.peer.v1.PeerService.Compare:output_type -> kvd.peer.v1.CompareResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	0,  // 0: kvd.peer.v1.Hello.lane:type_name -> kvd.peer.v1.Lane
+	8,  // 1: kvd.peer.v1.FilesResponse.list:type_name -> kvd.peer.v1.FileList
+	9,  // 2: kvd.peer.v1.FileList.files:type_name -> kvd.peer.v1.File
+	11, // 3: kvd.peer.v1.AskRequest.state:type_name -> kvd.peer.v1.StateRequest
+	12, // 4: kvd.peer.v1.AskRequest.transfer:type_name -> kvd.peer.v1.TransferRequest
+	13, // 5: kvd.peer.v1.AskRequest.add:type_name -> kvd.peer.v1.AddRequest
+	14, // 6: kvd.peer.v1.AskRequest.remove:type_name -> kvd.peer.v1.RemoveRequest
+	20, // 7: kvd.peer.v1.AskRequest.describe:type_name -> kvd.peer.v1.NodeRecord
+	16, // 8: kvd.peer.v1.AskResponse.state:type_name -> kvd.peer.v1.NodeState
+	18, // 9: kvd.peer.v1.AskResponse.added:type_name -> kvd.peer.v1.AddedNode
+	17, // 10: kvd.peer.v1.NodeState.others:type_name -> kvd.peer.v1.SeenNode
+	20, // 11: kvd.peer.v1.AddedNode.nodes:type_name -> kvd.peer.v1.NodeRecord
+	20, // 12: kvd.peer.v1.Configuration.nodes:type_name -> kvd.peer.v1.NodeRecord
+	2,  // 13: kvd.peer.v1.PeerService.Messages:input_type -> kvd.peer.v1.Packet
+	6,  // 14: kvd.peer.v1.PeerService.Files:input_type -> kvd.peer.v1.FilesRequest
+	4,  // 15: kvd.peer.v1.PeerService.Compare:input_type -> kvd.peer.v1.CompareRequest
+	10, // 16: kvd.peer.v1.PeerService.Ask:input_type -> kvd.peer.v1.AskRequest
+	3,  // 17: kvd.peer.v1.PeerService.Messages:output_type -> kvd.peer.v1.MessagesResponse
+	7,  // 18: kvd.peer.v1.PeerService.Files:output_type -> kvd.peer.v1.FilesResponse
+	5,  // 19: kvd.peer.v1.PeerService.Compare:output_type -> kvd.peer.v1.CompareResponse
+	15, // 20: kvd.peer.v1.PeerService.Ask:output_type -> kvd.peer.v1.AskResponse
+	17, // [17:21] is the sub-list for method output_type
+	13, // [13:17] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_kvd_peer_v1_peer_proto_init() }
@@ -740,13 +1682,25 @@ func file_kvd_peer_v1_peer_proto_init() {
 	if File_kvd_peer_v1_peer_proto != nil {
 		return
 	}
+	file_kvd_peer_v1_peer_proto_msgTypes[9].OneofWrappers = []any{
+		(*AskRequest_State)(nil),
+		(*AskRequest_Transfer)(nil),
+		(*AskRequest_Add)(nil),
+		(*AskRequest_Remove)(nil),
+		(*AskRequest_Describe)(nil),
+	}
+	file_kvd_peer_v1_peer_proto_msgTypes[14].OneofWrappers = []any{
+		(*AskResponse_State)(nil),
+		(*AskResponse_Transferred)(nil),
+		(*AskResponse_Added)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_peer_v1_peer_proto_rawDesc), len(file_kvd_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

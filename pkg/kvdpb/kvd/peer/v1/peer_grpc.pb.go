@@ -21,6 +21,7 @@ const (
 	PeerService_Messages_FullMethodName = "/kvd.peer.v1.PeerService/Messages"
 	PeerService_Files_FullMethodName    = "/kvd.peer.v1.PeerService/Files"
 	PeerService_Compare_FullMethodName  = "/kvd.peer.v1.PeerService/Compare"
+	PeerService_Ask_FullMethodName      = "/kvd.peer.v1.PeerService/Ask"
 )
 
 // PeerServiceClient is the client API for PeerService service.
@@ -44,6 +45,8 @@ type PeerServiceClient interface {
 	// Compare tells the newest digest of the caller's state in one request, and is answered with
 	// that of the called node. It is a stream so that the Hello is judged before the request is read.
 	Compare(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CompareRequest, CompareResponse], error)
+	// Ask asks the node something, or to do something: one request, one answer.
+	Ask(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[AskRequest, AskResponse], error)
 }
 
 type peerServiceClient struct {
@@ -93,6 +96,19 @@ func (c *peerServiceClient) Compare(ctx context.Context, opts ...grpc.CallOption
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_CompareClient = grpc.BidiStreamingClient[CompareRequest, CompareResponse]
 
+func (c *peerServiceClient) Ask(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[AskRequest, AskResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PeerService_ServiceDesc.Streams[3], PeerService_Ask_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AskRequest, AskResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_AskClient = grpc.ClientStreamingClient[AskRequest, AskResponse]
+
 // PeerServiceServer is the server API for PeerService service.
 // All implementations must embed UnimplementedPeerServiceServer
 // for forward compatibility.
@@ -114,6 +130,8 @@ type PeerServiceServer interface {
 	// Compare tells the newest digest of the caller's state in one request, and is answered with
 	// that of the called node. It is a stream so that the Hello is judged before the request is read.
 	Compare(grpc.BidiStreamingServer[CompareRequest, CompareResponse]) error
+	// Ask asks the node something, or to do something: one request, one answer.
+	Ask(grpc.ClientStreamingServer[AskRequest, AskResponse]) error
 	mustEmbedUnimplementedPeerServiceServer()
 }
 
@@ -132,6 +150,9 @@ func (UnimplementedPeerServiceServer) Files(grpc.BidiStreamingServer[FilesReques
 }
 func (UnimplementedPeerServiceServer) Compare(grpc.BidiStreamingServer[CompareRequest, CompareResponse]) error {
 	return status.Error(codes.Unimplemented, "method Compare not implemented")
+}
+func (UnimplementedPeerServiceServer) Ask(grpc.ClientStreamingServer[AskRequest, AskResponse]) error {
+	return status.Error(codes.Unimplemented, "method Ask not implemented")
 }
 func (UnimplementedPeerServiceServer) mustEmbedUnimplementedPeerServiceServer() {}
 func (UnimplementedPeerServiceServer) testEmbeddedByValue()                     {}
@@ -175,6 +196,13 @@ func _PeerService_Compare_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_CompareServer = grpc.BidiStreamingServer[CompareRequest, CompareResponse]
 
+func _PeerService_Ask_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServiceServer).Ask(&grpc.GenericServerStream[AskRequest, AskResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_AskServer = grpc.ClientStreamingServer[AskRequest, AskResponse]
+
 // PeerService_ServiceDesc is the grpc.ServiceDesc for PeerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -198,6 +226,11 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Compare",
 			Handler:       _PeerService_Compare_Handler,
 			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Ask",
+			Handler:       _PeerService_Ask_Handler,
 			ClientStreams: true,
 		},
 	},

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// sampleCluster has nodes in all states.
+func sampleCluster() *kvd.Cluster {
+	return &kvd.Cluster{ID: 0x123, Node: 2, Leader: 1, Term: 7, Committed: 1000, Nodes: []kvd.ClusterNode{
+		{ID: 1, Client: "db1:7070", Peer: "db1:7100", Voter: true, Answers: true, Version: "v1.2.3", Applied: 1000, Started: true},
+		{ID: 2, Client: "db2:7070", Peer: "db2:7100", Voter: true, Answers: true, Version: "v1.2.3", Applied: 990, Lag: 10, Started: true, Silent: 80 * time.Millisecond},
+		{ID: 3, Client: "db3:7070", Peer: "db3:7100", Voter: true, Applied: 400, Lag: 600, Started: true, Silent: 95 * time.Second, Streams: "connection refused"},
+		{ID: 4, Peer: "db4:7100", Lag: 1000, Silent: -1, Streams: "connection refused"},
+		{ID: 5, Client: "db5:7070", Peer: "db5:7100", Answers: true, Version: "v1.2.3", Applied: 1, Lag: 999, Started: true, NeedsCheckpoint: true, Replaces: 3},
+		{ID: 6, Client: "db6:7070", Peer: "db6:7100", Answers: true, Version: "v1.2.3", Applied: 700, Lag: 300, Started: true},
+		{ID: 7, Client: "db7:7070", Peer: "db7:7100", Voter: true, Answers: true, Version: "v1.2.3", Applied: 900, Lag: 100, Started: true, Silent: 12 * time.Second, Streams: "connection reset"},
+	}}
+}
+
+func TestTheStatusOfAClusterLooksAsItShould(t *testing.T) {
+	for name, write := range map[string]func(w *strings.Builder) error{
+		"cluster_status.txt":  func(w *strings.Builder) error { return writeClusterTable(w, sampleCluster()) },
+		"cluster_status.json": func(w *strings.Builder) error { return writeClusterJSON(w, sampleCluster()) },
+	} {
+		var out strings.Builder
+		require.NoError(t, write(&out))
+		want, err := os.ReadFile(filepath.Join("testdata", name))
+		require.NoError(t, err)
+		assert.Equal(t, string(want), out.String(), name)
+	}
+}
+
+func TestAdviceOnACluster(t *testing.T) {
+	node := func(id uint64, voter, answers bool) kvd.ClusterNode {
+		return kvd.ClusterNode{ID: id, Voter: voter, Answers: answers, Started: true}
+	}
+	for _, test := range []struct {
+		leader uint64
+		nodes  []kvd.ClusterNode
+		want   string
+	}{
+		{1, []kvd.ClusterNode{node(1, true, true), node(2, true, true), node(3, true, true)}, "all is well: 1 of 3 voters may fail"},
+		{1, []kvd.ClusterNode{node(1, true, true)}, "all is well, but if one node fails, the cluster stops: add nodes"},
+		{0, []kvd.ClusterNode{node(1, true, true), node(2, true, true), node(3, true, true)}, "no node leads, although enough voters answer"},
+		{0, []kvd.ClusterNode{node(1, true, true), node(2, true, false), node(3, true, false)}, "no node leads: 1 of 3 voters answer, and 2 are needed"},
+		{1, []kvd.ClusterNode{node(1, true, true), node(2, true, true), node(3, true, false)}, "node 3 does not answer: start it, or replace it, on a new machine: kvd cluster join --replace 3"},
+		{1, []kvd.ClusterNode{node(1, true, true), node(2, true, true), node(3, false, true)}, "node 3 gets the data, and becomes a voter by itself"},
+		{1, []kvd.ClusterNode{node(1, true, true), node(2, true, true), node(3, true, false), {ID: 4, Answers: true, Replaces: 3}}, "it is removed when the node that replaces it"},
+	} {
+		advice := strings.Join(clusterAdvice(&kvd.Cluster{Leader: test.leader, Node: 1, Nodes: test.nodes}), "\n")
+		assert.Contains(t, advice, test.want)
+	}
+}
+
+func TestClusterCommandsRefuseBadInput(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "letter"), nil, 0o600))
+	for want, line := range map[string]string{
+		"kvd cluster remove needs NODE":        "remove",
+		`"x" is no id of a node`:               "remove x",
+		`"0" is no id of a node`:               "remove 0",
+		"--data is empty":                      "join --peer 127.0.0.1:1",
+		`--peer "" is no address`:              "join --data x",
+		`--peer "here" is no address`:          "join --data x --peer here",
+		"holds other files":                    "join --peer 127.0.0.1:1 --data " + dir,
+		`invalid argument "x" for "--to" flag`: "transfer --to x",
+		"takes no arguments":                   "status 1",
+	} {
+		r := command(t, "", nil, append([]string{"cluster"}, strings.Fields(line)...)...)
+		assert.Equal(t, 64, r.code, line)
+		assert.Contains(t, r.err, want, line)
+	}
+	p := serve(t, t.TempDir(), "--dev")
+	for _, line := range []string{"status", "status --json", "transfer", "remove 1", "join --peer 127.0.0.1:1 --data " + filepath.Join(dir, "new")} {
+		r := p.kvd(append([]string{"cluster"}, strings.Fields(line)...)...)
+		assert.Equal(t, 64, r.code, line)
+		assert.Contains(t, r.err, "this server is a single node, and no member of a cluster", line)
+	}
+	assert.NoDirExists(t, filepath.Join(dir, "new"))
+}

@@ -1,0 +1,204 @@
+package daemon
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/replicated"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/pkg/kvd"
+	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
+)
+
+// status waits until a node describes the cluster as wanted.
+func (r *running) status(want func(*kvd.Cluster) bool) (c kvd.Cluster) {
+	r.t.Helper()
+	testwait.Until(r.t, func() bool {
+		var err error
+		c, err = r.client.Cluster(r.t.Context())
+		require.NoError(r.t, err)
+		return want(&c)
+	})
+	return c
+}
+
+// nodeIn returns a node of a cluster; without its id if it is not there.
+func nodeIn(c *kvd.Cluster, id uint64) kvd.ClusterNode {
+	for _, n := range c.Nodes {
+		if n.ID == id {
+			return n
+		}
+	}
+	return kvd.ClusterNode{}
+}
+
+// calm reports whether all nodes are up, connected, and known by their addresses.
+func calm(c *kvd.Cluster) bool {
+	return c.Leader != 0 && !slices.ContainsFunc(c.Nodes, func(n kvd.ClusterNode) bool {
+		return !n.Answers || n.Client == "" || n.Streams != "" || !n.Started || n.Lag > 0
+	})
+}
+
+// join makes a node that joins by another one. It is not started.
+func join(t *testing.T, by *running, d *door, replaces uint64) (uint64, *vfs.Mem) {
+	t.Helper()
+	added, err := by.client.AddNode(t.Context(), d.listener.Addr().String(), replaces)
+	require.NoError(t, err)
+	fsys := vfs.NewMem()
+	node := descriptor.Node{Cluster: added.Cluster, Node: added.ID, Members: added.Members}
+	require.NoError(t, JoinNode(fsys, "data", node, added.Partitions, added.First))
+	return added.ID, fsys
+}
+
+// The nodes of a cluster are seen from any of them; the leadership is transferred, a node joins,
+// one is replaced and one is removed.
+func TestMembership(t *testing.T) {
+	starts, _ := clusterOf(t, 3)
+	nodes := map[uint64]*running{}
+	for i, start := range starts {
+		nodes[uint64(i+1)] = start()
+	}
+	c := nodes[2].status(calm)
+	require.Len(t, c.Nodes, 3)
+	for _, n := range c.Nodes {
+		require.Equal(t, nodes[n.ID].addr, n.Client)
+		require.True(t, n.Voter)
+		require.NotEmpty(t, n.Version)
+		require.GreaterOrEqual(t, n.Silent, time.Duration(0))
+	}
+	other := c.Leader%3 + 1
+	testwait.Until(t, func() bool { // a change of an address may be under way
+		leader, err := nodes[other%3+1].client.TransferLeadership(t.Context(), other)
+		return err == nil && leader == other
+	})
+	nodes[1].status(func(c *kvd.Cluster) bool { return c.Leader == other })
+	require.NoError(t, nodes[other].client.Put(t.Context(), []byte("k"), []byte("v")))
+	err := nodes[other%3+1].client.Put(t.Context(), []byte("k"), []byte("x"))
+	require.ErrorContains(t, err, "at "+nodes[other].addr)
+
+	// Node 4 joins, and is started: it gets what there is, and votes.
+	id, _ := join(t, nodes[1], newDoor(t), 0)
+	require.Equal(t, uint64(4), id)
+	c = nodes[1].status(func(c *kvd.Cluster) bool { return nodeIn(c, 4).ID == 4 })
+	require.False(t, nodeIn(&c, 4).Answers || nodeIn(&c, 4).Voter || nodeIn(&c, 4).Started)
+	_, err = nodes[1].client.AddNode(t.Context(), nodeIn(&c, 1).Peer, 0)
+	require.ErrorContains(t, err, "node 1 has the address")
+	_, err = nodes[1].client.AddNode(t.Context(), "10.0.0.1:7", 0)
+	require.ErrorIs(t, err, kvd.ErrInvalid, "there are no certificates")
+	second := newDoor(t)
+	id, fsys := join(t, nodes[1], second, 0)
+	require.Equal(t, uint64(5), id, "at another address it is another node")
+	require.NoError(t, nodes[1].client.RemoveNode(t.Context(), 4))
+	nodes[5], _ = startNode(t, fsys, second)
+	nodes[5].status(func(c *kvd.Cluster) bool { return nodeIn(c, 5).Voter && calm(c) })
+	value, err := nodes[5].client.Get(t.Context(), []byte("k"))
+	require.NoError(t, err)
+	require.Equal(t, "v", string(value))
+
+	// Node 6 replaces node 3, which runs.
+	third := newDoor(t)
+	id, fsys = join(t, nodes[5], third, 3)
+	nodes[id], _ = startNode(t, fsys, third)
+	require.ErrorIs(t, <-nodes[3].ended, ErrExpelled)
+	delete(nodes, 3)
+	c = nodes[1].status(func(c *kvd.Cluster) bool { return nodeIn(c, 6).Voter && calm(c) })
+	require.Len(t, c.Nodes, 4)
+
+	// The leader itself is removed, asked for by another node.
+	leader := c.Leader
+	asked := nodes[1]
+	if leader == 1 {
+		asked = nodes[2]
+	}
+	require.NoError(t, asked.client.RemoveNode(t.Context(), leader))
+	require.NoError(t, asked.client.RemoveNode(t.Context(), leader), "it is gone")
+	require.ErrorIs(t, asked.client.RemoveNode(t.Context(), 77), kvd.ErrInvalid)
+	err = <-nodes[leader].ended
+	require.ErrorIs(t, err, ErrExpelled)
+	require.Equal(t, ExitExpelled, ExitCode(err))
+	delete(nodes, leader)
+	asked.status(func(c *kvd.Cluster) bool { return len(c.Nodes) == 3 && calm(c) })
+	for _, r := range nodes {
+		assert.NoError(t, r.end())
+	}
+}
+
+// A node that has lost its disk, and is made again under its old id, is refused and ends.
+func TestANodeThatLostItsDataDoesNotTakePart(t *testing.T) {
+	starts, _ := clusterOf(t, 2)
+	one, two := starts[0](), starts[1]()
+	c := one.status(calm)
+	require.NoError(t, two.end())
+	fsys := vfs.NewMem()
+	members := map[uint64]string{1: nodeIn(&c, 1).Peer, 2: nodeIn(&c, 2).Peer}
+	require.NoError(t, initNode(fsys, descriptor.Node{Cluster: c.ID, Node: 2, Members: members}))
+	config := testConfig(zap.NewNop(), fsys)
+	config.Cluster, config.ClusterListen = true, "127.0.0.1:0"
+	again := start(t, config)
+	err := <-again.ended
+	require.ErrorIs(t, err, ErrExpelled)
+	require.ErrorContains(t, err, "another data directory")
+	require.ErrorContains(t, err, "kvd cluster join --replace 2")
+	require.NoError(t, one.end())
+}
+
+// What a node tells of errors comes to the one that asked it, as far as that decides by it.
+func TestRefusalsOfANode(t *testing.T) {
+	for _, kind := range []error{kv.ErrUncertain, kv.ErrNotLeader, replica.ErrBusy, kv.ErrInvalidArgument} {
+		a, err := refuse(kind)
+		require.NoError(t, err)
+		require.ErrorIs(t, refusalOf(a), kind)
+		require.Equal(t, kind.Error(), refusalOf(a).Error())
+	}
+	a, err := refuse(&replica.NotLeadingError{Node: 1, Leader: 3})
+	require.NoError(t, err)
+	require.Equal(t, uint64(3), a.GetLeader())
+	_, err = refuse(errors.New("other"))
+	require.Error(t, err)
+	require.Error(t, refusalOf(&peerpb.AskResponse{Reason: "NEW", Message: "of a newer version"}))
+	_, err = (&membership{}).answer(t.Context(), 2, &peerpb.AskRequest{Question: &peerpb.AskRequest_Describe{Describe: &peerpb.NodeRecord{Node: 3}}})
+	require.ErrorContains(t, err, "node 2 describes node 3")
+	a, err = (&membership{}).answer(t.Context(), 2, &peerpb.AskRequest{})
+	require.NoError(t, err)
+	require.ErrorIs(t, refusalOf(a), kv.ErrInvalidArgument)
+}
+
+func TestTheAddressForClients(t *testing.T) {
+	for _, test := range []struct{ listen, peer, want string }{
+		{"127.0.0.1:7070", "db1:7100", "127.0.0.1:7070"},
+		{"0.0.0.0:7070", "db1:7100", "db1:7070"},
+		{"[::]:7070", "[fd00::1]:7100", "[fd00::1]:7070"},
+		{"0.0.0.0:7070", "", "0.0.0.0:7070"},
+	} {
+		listen, err := net.ResolveTCPAddr("tcp", test.listen)
+		require.NoError(t, err)
+		require.Equal(t, test.want, clientAddress(listen, test.peer))
+	}
+	require.Empty(t, clientAddress(&net.UnixAddr{Name: "socket"}, "db1:7100"))
+}
+
+// Without a leader the nodes are described as the one that is asked sees them.
+func TestTheStatusWithoutALeader(t *testing.T) {
+	m := &membership{cluster: 7, node: 2}
+	nodes := map[uint64]replicated.Node{1: {Peer: "a"}, 2: {Peer: "b"}, 3: {Peer: "c"}}
+	own := &peerpb.NodeState{Node: 2, Committed: 9, Applied: 8, Others: []*peerpb.SeenNode{{Node: 1, Why: "refused", SilentMs: 5}, {Node: 3, SilentMs: -1}}}
+	states := map[uint64]*peerpb.NodeState{2: own, 3: {Node: 3, Committed: 12, Applied: 12}}
+	s := m.summary(own, states, nodes, func(uint64) bool { return true })
+	require.Equal(t, service.ClusterStatus{Cluster: 7, Node: 2, Committed: 12, Nodes: []service.ClusterNode{
+		{ID: 1, Peer: "a", Voter: true, Lag: 12, Silent: -1, Streams: "refused"},
+		{ID: 2, Peer: "b", Voter: true, Answers: true, Applied: 8, Lag: 4},
+		{ID: 3, Peer: "c", Voter: true, Answers: true, Applied: 12, Silent: -1, Streams: "no streams yet"},
+	}}, s)
+}

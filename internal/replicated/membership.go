@@ -1,0 +1,248 @@
+package replicated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/replica"
+)
+
+// MaxNodes bounds the nodes of a cluster. Guessed: each keeps connections to all others.
+const MaxNodes = 16
+
+// errNothing ends a change that is made already.
+var errNothing = errors.New("nothing is to be done")
+
+// Configuration returns who belongs to the cluster, as far as this node has applied the log; nil
+// before Start.
+func (l *Log) Configuration() *Configuration { return l.conf.Load() }
+
+// Removed reports whether this node was taken out of the cluster, as it has read in the log.
+func (l *Log) Removed() bool {
+	c := l.conf.Load()
+	return c != nil && c.removed(l.config.Node)
+}
+
+// Judge returns why another node, with the random id of its data directory, must not take part;
+// nil: it may, as far as this node knows.
+func (l *Log) Judge(node, store uint64) error {
+	c := l.conf.Load()
+	switch {
+	case c == nil:
+		return nil
+	case c.removed(node):
+		return fmt.Errorf("node %d was removed from the cluster, and ids are not used again: its machine can only join as a new node, with an empty directory (kvd cluster join)", node)
+	}
+	return c.Nodes[node].checkStore(node, store)
+}
+
+// checkStore returns an error if the node has another data directory than it had.
+func (n Node) checkStore(id, store uint64) error {
+	if n.Store == 0 || store == 0 || n.Store == store {
+		return nil
+	}
+	return fmt.Errorf("node %d has another data directory than the one with which it has voted: a node that has lost its data, or is a copy, must not take part under its old id; "+
+		"use that directory again, or replace the node: kvd cluster join --replace %d, with an empty directory", id, id)
+}
+
+// Add adds a node at an address for the other nodes, as a learner, and returns its id, which no
+// node had before. The leader promotes it when it has caught up; the node that it replaces, if
+// that is not 0, is removed at the same time. A node that was added at the same address, or as
+// the same replacement, and never started makes room for it: so a call may be repeated.
+//
+// Errors: kv.ErrInvalidArgument for an address that is in use, and for a node to replace that is
+// not there; those of replica.Loop.Reconfigure, as when this node does not lead.
+func (l *Log) Add(ctx context.Context, peer string, replaces uint64) (id uint64, err error) {
+	err = l.reconfigure(ctx, func(c *Configuration) (string, []replica.Change, error) {
+		id = c.Next
+		stale, err := c.replaceable(peer, replaces)
+		if err != nil {
+			return "", nil, err
+		}
+		changes := []replica.Change{{Kind: replica.AddLearner, Node: id}}
+		for _, other := range stale {
+			changes = append(changes, replica.Change{Kind: replica.Remove, Node: other})
+		}
+		info, err := encodeInfo(id, Node{Peer: peer, Replaces: replaces})
+		return info, changes, err
+	})
+	return id, err
+}
+
+// replaceable checks a node that is to be added. It returns the nodes whose place it takes: they
+// were added in the same way and never started.
+func (c *Configuration) replaceable(peer string, replaces uint64) (stale []uint64, err error) {
+	refuse := func(format string, args ...any) ([]uint64, error) {
+		return nil, fmt.Errorf("%w: "+format, append([]any{kv.ErrInvalidArgument}, args...)...)
+	}
+	if err := c.check(replaces); replaces != 0 && err != nil {
+		return nil, err
+	}
+	if c.removed(replaces) && replaces != 0 {
+		return refuse("node %d was removed already: join without --replace", replaces)
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.Nodes)) {
+		n := c.Nodes[id]
+		started := n.Store != 0 || slices.Contains(c.Conf.GetVoters(), id)
+		sameAddress, sameTask := n.Peer == peer && id != replaces, replaces != 0 && n.Replaces == replaces
+		switch {
+		case (sameAddress || sameTask) && !started:
+			stale = append(stale, id)
+		case sameAddress:
+			return refuse("node %d has the address %s: give the new node another one, or replace that node: --replace %d", id, peer, id)
+		case sameTask:
+			return refuse("node %d is about to replace node %d: remove it first, if it is not to", id, replaces)
+		}
+	}
+	if len(c.Nodes)-len(stale) >= MaxNodes {
+		return refuse("the cluster has %d nodes, which is as many as it may have: remove one first", len(c.Nodes))
+	}
+	return stale, nil
+}
+
+// check returns an error if there was never a node of that id.
+func (c *Configuration) check(id uint64) error {
+	if id != 0 && id < c.Next {
+		return nil
+	}
+	var names []string
+	for _, known := range slices.Sorted(maps.Keys(c.Nodes)) {
+		names = append(names, fmt.Sprint(known))
+	}
+	return fmt.Errorf("%w: there is no node %d; the cluster has the nodes %s", kv.ErrInvalidArgument, id, strings.Join(names, ", "))
+}
+
+// Remove takes a node out of the cluster; nothing is done if it was taken out already. If this
+// node leads and is to go itself, it hands the leadership over, and returns a
+// replica.NotLeadingError that says to which node.
+//
+// Errors: kv.ErrInvalidArgument for an id that no node had; those of replica.Loop.Reconfigure.
+func (l *Log) Remove(ctx context.Context, id uint64) error {
+	return l.reconfigure(ctx, func(c *Configuration) (string, []replica.Change, error) {
+		if err := c.check(id); err != nil {
+			return "", nil, err
+		}
+		if c.removed(id) {
+			return "", nil, errNothing
+		}
+		return "", []replica.Change{{Kind: replica.Remove, Node: id}}, nil
+	})
+}
+
+// Describe replaces what is known of a member: those of its addresses that are not empty, and its
+// data directory if that was not known.
+//
+// Errors: kv.ErrInvalidArgument for a node that is no member, or has another data directory;
+// those of replica.Loop.Reconfigure.
+func (l *Log) Describe(ctx context.Context, id uint64, n Node) error {
+	return l.reconfigure(ctx, func(c *Configuration) (string, []replica.Change, error) {
+		now, member := c.Nodes[id]
+		if !member {
+			return "", nil, fmt.Errorf("%w: node %d is no member of the cluster", kv.ErrInvalidArgument, id)
+		}
+		if err := now.checkStore(id, n.Store); err != nil {
+			return "", nil, fmt.Errorf("%w: %w", kv.ErrInvalidArgument, err)
+		}
+		next := now.with(n)
+		if next == now {
+			return "", nil, errNothing
+		}
+		info, err := encodeInfo(id, next)
+		return info, []replica.Change{{Kind: replica.Describe, Node: id}}, err
+	})
+}
+
+// with returns a node with what another one says.
+func (n Node) with(other Node) Node {
+	if other.Peer != "" {
+		n.Peer = other.Peer
+	}
+	if other.Client != "" {
+		n.Client = other.Client
+	}
+	if other.Store != 0 {
+		n.Store = other.Store
+	}
+	return n
+}
+
+// Known reports whether the log has all that a node says of itself.
+func (c *Configuration) Known(id uint64, says Node) bool {
+	now, member := c.Nodes[id]
+	return !member || now == now.with(says)
+}
+
+// reconfigure makes a change of the configuration that holds when the loop makes it.
+func (l *Log) reconfigure(ctx context.Context, choose func(*Configuration) (string, []replica.Change, error)) error {
+	err := l.running().ReconfigureBy(ctx, func() (string, []replica.Change, error) { return choose(l.conf.Load()) })
+	if errors.Is(err, errNothing) {
+		return nil
+	}
+	return err
+}
+
+// TransferTo lets another node lead, if this one does: see replica.Loop.TransferTo.
+func (l *Log) TransferTo(ctx context.Context, to uint64) (leader uint64, err error) {
+	return l.running().TransferTo(ctx, to)
+}
+
+// Seen describes the nodes of the group as this one sees them: see replica.Loop.Members.
+func (l *Log) Seen(ctx context.Context) ([]replica.Member, error) { return l.running().Members(ctx) }
+
+const (
+	// PromoteEvery is how often Promote is meant to be called.
+	PromoteEvery = 200 * time.Millisecond
+	// promoteLag is how many entries a learner may lack, at each of promoteCalls calls of
+	// Promote one after the other, to become a voter. Guessed: what a loaded leader writes
+	// in the time of a heartbeat.
+	promoteLag   = 256
+	promoteCalls = 5
+)
+
+// Promote makes a learner that has caught up a voter, if this node leads; the node that it
+// replaces is removed with the same change. It returns the learner, 0 if there is none. It is
+// called by one goroutine, every PromoteEvery.
+//
+// Errors: those of replica.Loop.Reconfigure. The next call tries again.
+func (l *Log) Promote(ctx context.Context) (promoted uint64, err error) {
+	status := l.Status()
+	if !status.Leading || len(status.Applied.Conf.GetLearners()) == 0 {
+		l.caughtUp = nil
+		return 0, nil
+	}
+	members, err := l.Seen(ctx)
+	if err != nil {
+		return 0, err
+	}
+	due := uint64(0)
+	caughtUp := map[uint64]int{}
+	for _, m := range members {
+		if m.Learner && m.Recent && m.Match > 0 && m.Match+promoteLag >= status.Applied.Index {
+			caughtUp[m.ID] = l.caughtUp[m.ID] + 1
+			if due == 0 && caughtUp[m.ID] >= promoteCalls {
+				due = m.ID
+			}
+		}
+	}
+	if l.caughtUp = caughtUp; due == 0 {
+		return 0, nil
+	}
+	err = l.reconfigure(ctx, func(c *Configuration) (string, []replica.Change, error) {
+		changes := []replica.Change{{Kind: replica.Promote, Node: due}}
+		old := c.Nodes[due].Replaces
+		if _, there := c.Nodes[old]; there {
+			changes = append(changes, replica.Change{Kind: replica.Remove, Node: old})
+		}
+		return "", changes, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return due, nil
+}

@@ -1,0 +1,173 @@
+package replicated
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// add adds a node, which is not started.
+func (c *cluster) add(peer string, replaces uint64) *node {
+	id, err := c.leader().log.Add(c.t.Context(), peer, replaces)
+	require.NoError(c.t, err)
+	n := &node{c: c, id: id, fs: vfs.NewMem()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uint64(len(c.nodes)) < id-1 { // ids that were used in vain
+		c.nodes = append(c.nodes, &node{c: c, id: uint64(len(c.nodes) + 1), fs: vfs.NewMem()})
+	}
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+// promoted waits until a node votes.
+func (c *cluster) promoted(id uint64) {
+	for range 200 {
+		time.Sleep(PromoteEvery)
+		for _, n := range c.nodes {
+			if n.store == nil {
+				continue
+			}
+			if promoted, err := n.log.Promote(c.t.Context()); err == nil && promoted == id {
+				return
+			}
+		}
+	}
+	require.Fail(c.t, "the node does not become a voter", "%d", id)
+}
+
+func (c *cluster) votersNow() []uint64 {
+	voters := slices.Clone(c.leader().log.Configuration().Conf.GetVoters())
+	slices.Sort(voters)
+	return voters
+}
+
+// A node joins: it has no data, gets all of the log, and votes when it has caught up. Its id was
+// never used. A node is removed, also one that leads.
+func TestANodeJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		c.fill(0, 40)
+		n := c.add("four:1", 0)
+		require.Equal(t, uint64(4), n.id)
+		promoted, err := c.leader().log.Promote(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, promoted, "it is not there")
+		n.start()
+		c.promoted(4)
+		require.Equal(t, []uint64{1, 2, 3, 4}, c.votersNow())
+		require.Equal(t, "four:1", n.log.Configuration().Nodes[4].Peer)
+		c.agree()
+
+		leader := c.leader()
+		var elsewhere *replica.NotLeadingError
+		require.ErrorAs(t, leader.log.Remove(t.Context(), leader.id), &elsewhere)
+		require.True(t, elsewhere.Leaving)
+		next := c.leader(leader.id)
+		require.NoError(t, next.log.Remove(t.Context(), leader.id))
+		require.NoError(t, next.log.Remove(t.Context(), leader.id), "it is gone already")
+		require.ErrorIs(t, next.log.Remove(t.Context(), 5), kv.ErrInvalidArgument)
+		require.Len(t, c.votersNow(), 3)
+		require.ErrorContains(t, next.log.Judge(leader.id, 0), "was removed from the cluster")
+		leader.stop()
+		c.fill(40, 10)
+		for _, n := range c.nodes { // the configuration is that of the stores
+			if n != leader {
+				require.NoError(t, n.store.Flush(t.Context()))
+				n.crash()
+			}
+		}
+		for _, n := range c.nodes {
+			if n != leader {
+				n.start()
+			}
+		}
+		require.Len(t, c.votersNow(), 3)
+		require.Equal(t, uint64(5), c.leader().log.Configuration().Next)
+		c.agree()
+	})
+}
+
+// A node that is dead is replaced by one change, and one that was added in vain makes room.
+func TestANodeIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		c.fill(0, 20)
+		dead := c.follower()
+		dead.stop()
+		c.add("five:1", dead.id)
+		n := c.add("five:1", dead.id)
+		require.Equal(t, uint64(5), n.id)
+		require.True(t, c.leader().log.Configuration().removed(4))
+		n.start()
+		require.Equal(t, []uint64{1, 2, 3}, c.votersNow(), "the dead one counts until then")
+		c.promoted(5)
+		require.Len(t, c.votersNow(), 3)
+		require.NotContains(t, c.votersNow(), dead.id)
+		require.Zero(t, c.leader().log.Configuration().Nodes[5].Replaces)
+		_, err := c.leader().log.Add(t.Context(), "six:1", dead.id)
+		require.ErrorContains(t, err, "was removed already")
+		c.agree()
+	})
+}
+
+// A node tells its addresses and its data directory, and cannot come with another one.
+func TestANodeIsKnownByItsDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		leader := c.leader()
+		says := Node{Client: "two:9", Store: 22}
+		require.False(t, leader.log.Configuration().Known(2, says))
+		require.NoError(t, leader.log.Describe(t.Context(), 2, says))
+		require.NoError(t, leader.log.Describe(t.Context(), 2, says), "it is known")
+		require.True(t, leader.log.Configuration().Known(2, says))
+		require.NoError(t, leader.log.Describe(t.Context(), leader.id, Node{Client: "lead:9"}))
+		require.ErrorIs(t, leader.log.Describe(t.Context(), 2, Node{Store: 23}), kv.ErrInvalidArgument)
+		require.ErrorIs(t, leader.log.Describe(t.Context(), 9, says), kv.ErrInvalidArgument)
+		synctest.Wait()
+		for _, n := range c.nodes {
+			require.NoError(t, n.log.Judge(2, 22))
+			require.NoError(t, n.log.Judge(2, 0), "it does not tell")
+			require.ErrorContains(t, n.log.Judge(2, 23), "another data directory")
+		}
+		other := c.follower()
+		_, err := other.store.Put(t.Context(), []byte("k"), nil, kv.WriteOptions{})
+		require.ErrorContains(t, err, fmt.Sprintf("write to node %d at lead:9", leader.id))
+	})
+}
+
+// The network is told where the nodes are: at first what the node was told when it was made.
+func TestTheAddressesAreFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		log := New(Config{
+			Cluster: 7, Node: 1, Voters: []uint64{1}, Addresses: map[uint64]string{1: "one:1", 2: "two:1"},
+			Follow: func(all map[uint64]string) { told = append(told, fmt.Sprint(all)) },
+		})
+		store, err := engine.Open("data", engine.Options{FS: vfs.NewMem(), Partitions: 1, LowDiskBytes: 1, Replicated: log})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, store.Close()) }()
+		for !log.Status().Leading {
+			time.Sleep(replica.TickInterval)
+		}
+		_, err = log.Add(t.Context(), "new:1", 0)
+		require.NoError(t, err)
+		_, err = log.Add(t.Context(), "one:1", 0)
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.Equal(t, "map[1:one:1 2:two:1] map[1:one:1 2:new:1]", strings.Join(told, " "))
+		require.False(t, log.Removed())
+	})
+}

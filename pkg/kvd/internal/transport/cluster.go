@@ -1,0 +1,60 @@
+package transport
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Cluster implements backend.Backend.
+func (c *Network) Cluster(ctx context.Context) (backend.Cluster, error) {
+	var r *kvdpb.GetClusterResponse
+	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+		r, err = kvdpb.NewAdminServiceClient(conn.grpc).GetCluster(ctx, &kvdpb.GetClusterRequest{}, opts...)
+		return err
+	})
+	cluster := backend.Cluster{ID: r.GetCluster(), Node: r.GetNode(), Leader: r.GetLeader(), Term: r.GetTerm(), Committed: r.GetCommitted()}
+	for _, n := range r.GetNodes() {
+		cluster.Nodes = append(cluster.Nodes, backend.ClusterNode{
+			ID: n.Node, Client: n.ClientAddress, Peer: n.PeerAddress, Voter: n.Voter, Answers: n.Answers, Version: n.Version,
+			Applied: n.Applied, Lag: n.Lag, Silent: time.Duration(n.SilentMs) * time.Millisecond, Streams: n.Streams,
+			NeedsCheckpoint: n.NeedsCheckpoint, Started: n.Started, Replaces: n.Replaces,
+		})
+	}
+	return cluster, err
+}
+
+// TransferLeadership implements backend.Backend.
+func (c *Network) TransferLeadership(ctx context.Context, to uint64) (leader uint64, err error) {
+	var r *kvdpb.TransferLeadershipResponse
+	err = c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+		r, err = kvdpb.NewAdminServiceClient(conn.grpc).TransferLeadership(ctx, &kvdpb.TransferLeadershipRequest{To: to}, opts...)
+		return err
+	})
+	return r.GetLeader(), err
+}
+
+// AddNode implements backend.Backend. An attempt whose answer was lost has added a node that never
+// starts; the next one takes its place.
+func (c *Network) AddNode(ctx context.Context, peer string, replaces uint64) (backend.AddedNode, error) {
+	var r *kvdpb.AddNodeResponse
+	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+		r, err = kvdpb.NewAdminServiceClient(conn.grpc).AddNode(ctx, &kvdpb.AddNodeRequest{PeerAddress: peer, Replaces: replaces}, opts...)
+		return err
+	})
+	return backend.AddedNode{
+		Cluster: r.GetCluster(), ID: r.GetNode(), Partitions: int(r.GetPartitions()), Members: r.GetMembers(), First: r.GetFirstVoters(),
+	}, err
+}
+
+// RemoveNode implements backend.Backend.
+func (c *Network) RemoveNode(ctx context.Context, node uint64) error {
+	return c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+		_, err := kvdpb.NewAdminServiceClient(conn.grpc).RemoveNode(ctx, &kvdpb.RemoveNodeRequest{Node: node}, opts...)
+		return err
+	})
+}
