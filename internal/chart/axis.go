@@ -21,6 +21,9 @@ type Axis struct {
 	// Free lets a linear axis begin at the smallest value in place of zero, and a logarithmic
 	// one end at its values; otherwise this leaves some room for the marks there.
 	Free bool
+
+	// above writes the names of the categories of a y axis above their rows, and not beside.
+	above bool
 }
 
 // Kind is how an axis maps values.

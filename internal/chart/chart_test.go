@@ -219,8 +219,7 @@ func TestAFigureForATelephoneShowsAllOfIt(t *testing.T) {
 		Title: "A title that is wider than the telephone that shows it", X: Axis{Kind: Categories, Names: []string{"PUT_HEAVY", "GET_HEAVY", "DELETE_HEAVY", "BALANCED"}},
 		Panels: []Panel{{Y: Axis{Label: "time", Format: Nanos}, Marks: []Mark{bars}}},
 	}
-	svg, ok := f.Slim()
-	require.True(t, ok)
+	svg := f.Slim()
 	assert.Zero(t, f.Width, "the figure itself is as it was")
 	assert.Contains(t, svg, `width="358"`)
 	for _, row := range []string{">DELETE_<", ">HEAVY<", ">BALANCED<"} {
@@ -238,9 +237,26 @@ func TestAFigureForATelephoneShowsAllOfIt(t *testing.T) {
 	}
 
 	f.Width = 376
-	_, ok = f.Slim()
-	assert.False(t, ok, "it has a width of its own")
-	f.Width, f.Panels[0].Y = 0, Axis{Kind: Categories, Names: []string{"the name of a row of a forest plot"}}
-	_, ok = f.Slim()
-	assert.False(t, ok, "the names leave no room")
+	assert.Empty(t, f.Slim(), "it has a width of its own")
+}
+
+// TestNamesOfRowsStandAboveThemOnATelephone: beside them they would leave no room.
+func TestNamesOfRowsStandAboveThemOnATelephone(t *testing.T) {
+	f := figures()["forest"]
+	f.Panels[0].Y.Names[1] = "the name of a row that is as wide as a telephone"
+	svg := f.Slim()
+	name := regexp.MustCompile(`<text class="d o" text-anchor="start" x="12" y="([0-9.]+)">`)
+	row := regexp.MustCompile(`<line class="g" x1="[0-9.]+" y1="([0-9.]+)"`)
+	names, rows := name.FindAllStringSubmatch(svg, -1), row.FindAllStringSubmatch(svg, -1)
+	require.Len(t, names, 3)
+	require.Len(t, rows, 3)
+	for i := range names {
+		at, err := strconv.ParseFloat(names[i][1], 64)
+		require.NoError(t, err)
+		of, err := strconv.ParseFloat(rows[i][1], 64)
+		require.NoError(t, err)
+		assert.InDelta(t, of-8, at, 0.11)
+	}
+	assert.False(t, f.Panels[0].Y.above, "the figure itself is as it was")
+	assert.InDelta(t, 100, f.Panels[0].Height, 0)
 }

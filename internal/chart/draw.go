@@ -32,6 +32,9 @@ const (
 // slimWidth is the width of a telephone, without the margins of a page.
 const slimWidth = 358
 
+// slimRow is the height of a row with its name above.
+const slimRow = 34
+
 // plot is one panel while it is drawn.
 type plot struct {
 	*canvas
@@ -45,15 +48,21 @@ func (f *Figure) SVG() string { return f.render(true) }
 // Inline returns the figure for a page that has CSS.
 func (f *Figure) Inline() string { return f.render(false) }
 
-// Slim returns the figure for a page that has CSS, as narrow as a telephone. It returns false if
-// the figure has a width of its own, or if the labels of its y axis would leave too little room.
-func (f *Figure) Slim() (svg string, ok bool) {
-	if f.Width != 0 || f.leftMargin() > slimWidth/3 {
-		return "", false
+// Slim returns the figure for a page that has CSS, as narrow as a telephone: "" if the figure has
+// a width of its own. Names at the y axis stand above their rows.
+func (f *Figure) Slim() string {
+	if f.Width != 0 {
+		return ""
 	}
 	slim := *f
 	slim.Width = slimWidth
-	return slim.Inline(), true
+	slim.Panels = slices.Clone(f.Panels)
+	for i := range slim.Panels {
+		if p := &slim.Panels[i]; p.Y.Kind == Categories {
+			p.Y.above, p.Height = true, slimRow*float64(len(p.Y.Names))+slimRow/2
+		}
+	}
+	return slim.Inline()
 }
 
 func (f *Figure) render(style bool) string {
@@ -136,6 +145,9 @@ func (p *Panel) yScale(from, to float64) *scale {
 func (f *Figure) leftMargin() float64 {
 	widest := 30.0
 	for i := range f.Panels {
+		if f.Panels[i].Y.above {
+			continue
+		}
 		for _, t := range f.Panels[i].yScale(1, 0).ticks() {
 			widest = max(widest, textWidth(t.label))
 		}
@@ -160,6 +172,11 @@ func (p *Panel) draw(c *canvas, x *scale, left, top, width float64, last bool) f
 	for _, m := range p.Marks {
 		m.draw(d)
 	}
+	if d.y.axis.above {
+		for _, t := range d.y.ticks() {
+			d.text("d o", "start", 12, d.y.at(t.value)-8, t.label)
+		}
+	}
 	bottom := top + height
 	d.line("a", left, bottom, left+width, bottom)
 	if !last {
@@ -172,7 +189,9 @@ func (d *plot) yAxis() {
 	for _, t := range d.y.ticks() {
 		y := d.y.at(t.value)
 		d.line("g", d.left, y, d.left+d.width, y)
-		d.text("d", "end", d.left-tickDistance, y+4, t.label)
+		if !d.y.axis.above {
+			d.text("d", "end", d.left-tickDistance, y+4, t.label)
+		}
 	}
 	if label := d.y.axis.Label; label != "" {
 		d.upright("d", 14, d.top+d.height/2, label)

@@ -121,6 +121,7 @@ font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-
 @media (prefers-color-scheme:dark){.kvc{--bg:#16181c;--fg:#e8e8e8;--dim:#a6a6a6;--grid:#2e3238;--axis:#7d8590;--shade:#ff9d5c;
 --s0:#5ab4f0;--s1:#ff8f4d;--s2:#3fd3a2;--s3:#e8a5c9;--s4:#e6b94d;--s5:#8fd3ff;--s6:#c792ea;--s7:#bdbdbd}}
 .kvc .bg{fill:var(--bg)}.kvc text{fill:var(--fg)}.kvc .t{font-size:15px;font-weight:600}.kvc .d{fill:var(--dim)}.kvc .n{fill:var(--dim);font-size:11px}
+.kvc .o{paint-order:stroke;stroke:var(--bg);stroke-width:4px}
 .kvc .g{stroke:var(--grid);stroke-width:1}.kvc .a{stroke:var(--axis);stroke-width:1}
 .kvc .l{fill:none;stroke-width:2;stroke-linejoin:round}.kvc .r{fill:none;stroke:var(--dim);stroke-width:1.2;stroke-dasharray:5 4}
 .kvc .band{opacity:.16;stroke:none}.kvc .f{opacity:.75;stroke:none}.kvc .m{stroke:var(--bg);stroke-width:1}.kvc .dot{opacity:.7}

@@ -249,13 +249,14 @@ func verdictText(d *results.Difference) string {
 
 // intervalText is the interval of a difference; a dash if there is none.
 func intervalText(d *results.Difference) string {
+	low := strings.TrimSuffix(signed(d.Low), " %")
 	switch {
 	case d.Low == d.High:
 		return "–"
 	case d.High > 1+mostInterval:
-		return signed(d.Low) + " to over " + signed(1+mostInterval)
+		return low + " to over " + signed(1+mostInterval)
 	}
-	return signed(d.Low) + " to " + signed(d.High)
+	return low + " to " + signed(d.High)
 }
 
 // differenceTable has a row for each difference. If there is one cell, it has no name.

@@ -197,8 +197,7 @@ func (p *Page) view() *view {
 			sv.Tables = append(sv.Tables, t.view())
 		}
 		for _, f := range s.Figures {
-			slim, _ := f.Slim()
-			sv.Figures = append(sv.Figures, figureView{template.HTML(f.Inline()), template.HTML(slim)}) // chart escapes its texts
+			sv.Figures = append(sv.Figures, figureView{template.HTML(f.Inline()), template.HTML(f.Slim())}) // chart escapes its texts
 		}
 		v.Sections = append(v.Sections, sv)
 	}
@@ -248,6 +247,7 @@ svg{max-width:100%;height:auto;display:block;margin:12px 0}
 @keyframes more{from,95%{mask-image:linear-gradient(to right,#000 calc(100% - 48px),transparent)}to{mask-image:linear-gradient(#000,#000)}}
 .narrow{display:flex;flex-wrap:wrap;gap:0 16px;align-items:flex-start}
 details{margin:8px 0}dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
+@media (max-width:640px){dl{grid-template-columns:1fr}dd{margin-bottom:6px}}
 `
 
 var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>

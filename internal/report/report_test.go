@@ -246,8 +246,8 @@ func TestAForestIsNotAsWideAsItsWidestInterval(t *testing.T) {
 	assert.Equal(t, 2+2, strings.Count(svg, `<path class="m s7"`), "the estimates, and arrows at the ends that are cut off")
 	assert.Equal(t, "+0.0 %", signed(0.9999))
 	wide, narrow := row(0.01, 1.02, 50), row(0.9, 1, 11)
-	assert.Equal(t, "-99.0 % to over +1000.0 %", intervalText(&wide))
-	assert.Equal(t, "-10.0 % to +1000.0 %", intervalText(&narrow))
+	assert.Equal(t, "-99.0 to over +1000.0 %", intervalText(&wide))
+	assert.Equal(t, "-10.0 to +1000.0 %", intervalText(&narrow))
 }
 
 // TestADiffSaysHowBothSidesWereMeasured: and why either cannot be trusted.
