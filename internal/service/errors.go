@@ -272,6 +272,8 @@ func (f *Error) explainDoubt(err error, cut bool) {
 		f.Code, f.Message = Unavailable, "the server is shutting down; "+f.Message
 	case errors.Is(err, kv.ErrFailed) || errors.Is(err, kv.ErrClosed):
 		f.Code, f.Message = Unavailable, "the store stopped; "+f.Message
+	case errors.Is(err, kv.ErrNotLeader):
+		f.Code, f.Message = Unavailable, "this node leads its cluster no more; "+f.Message
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		f.Message = "time ran out; " + f.Message
 	}

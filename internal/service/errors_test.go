@@ -127,9 +127,10 @@ func TestWhatATransactionMetIsNamed(t *testing.T) {
 
 func TestDoubtSaysWhy(t *testing.T) {
 	for want, cause := range map[string]error{
-		"time ran out; the write may or may not have happened":      context.DeadlineExceeded,
-		"the store stopped; the write may or may not have happened": kv.ErrFailed,
-		"the write may or may not have happened":                    errors.New("the name is forgotten"),
+		"time ran out; the write may or may not have happened":                        context.DeadlineExceeded,
+		"the store stopped; the write may or may not have happened":                   kv.ErrFailed,
+		"this node leads its cluster no more; the write may or may not have happened": &kv.NotLeaderError{},
+		"the write may or may not have happened":                                      errors.New("the name is forgotten"),
 	} {
 		store := servicetest.New(kv.DefaultLimits)
 		store.OnWrite = func(_ context.Context, writes []*kv.Write) error {

@@ -68,7 +68,8 @@ func faultOfReason(reason, message string, code codes.Code) *fault {
 		f.err = context.DeadlineExceeded // as if the client had seen first that the time ran out
 	}
 	f.reason, f.message = reason, message
-	// A store that stopped may run again soon. It will know what it wrote.
+	// A store that stopped may run again soon, and a cluster may have another leader. They know
+	// what was written.
 	f.transient = f.transient || reason == kvdpb.ReasonOutcomeUnknown && code == codes.Unavailable
 	return &f
 }
