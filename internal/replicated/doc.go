@@ -3,7 +3,7 @@
 //
 // It knows positions, configurations and tenures of both. It knows neither what a record means
 // nor the network: messages of other nodes come to [Log.Deliver] and go to a
-// replica.Transport.
+// replica.Transport. [Memory] is one for nodes that are in one process, as in tests.
 //
 // # A member of a cluster
 //

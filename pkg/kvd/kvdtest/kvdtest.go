@@ -6,6 +6,9 @@
 // It runs the engine and the service of production, with files in memory and connections in
 // memory: it writes nothing to a disk, opens no port, and removes everything when the test ends.
 // Tests may run in parallel, each with its own server.
+//
+// NewCluster starts a cluster of real nodes instead, which the test can kill, cut off and start
+// again.
 package kvdtest
 
 import (

@@ -1,0 +1,66 @@
+package kvdtest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/pkg/kvd"
+	"github.com/kvd-db/kvd/pkg/kvd/kvdtest"
+)
+
+// What was acknowledged stays while each node in turn is killed or cut off, and every node shows
+// it in the end.
+func TestAClusterLosesNothing(t *testing.T) {
+	c := kvdtest.NewCluster(t, 3)
+	written := 0
+	write := func() {
+		for range 10 {
+			require.NoError(t, c.Client().Put(t.Context(), fmt.Appendf(nil, "key %03d", written), []byte("v")))
+			written++
+		}
+	}
+	write()
+	leader := c.Leader()
+	c.Kill(leader)
+	write()
+	require.NotEqual(t, leader, c.Leader())
+	c.Start(leader)
+	write()
+	leader = c.Leader()
+	c.Isolate(leader)
+	write()
+	c.Heal()
+	write()
+	for i := range 3 {
+		testwait.Until(t, func() bool { // an election may come between
+			count := 0
+			for _, err := range c.Open(i).Scan(t.Context(), kvd.All()) {
+				if err != nil {
+					t.Log(err)
+					return false
+				}
+				count++
+			}
+			require.Equal(t, written, count)
+			return true
+		})
+	}
+}
+
+// A cluster without a majority acknowledges nothing, and goes on when it has one again.
+func TestAClusterWithoutAMajority(t *testing.T) {
+	c := kvdtest.NewCluster(t, 3)
+	require.NoError(t, c.Client().Put(t.Context(), []byte("a"), nil))
+	leader := c.Leader()
+	c.Kill((leader + 1) % 3)
+	c.Kill((leader + 2) % 3)
+	put := make(chan error, 1)
+	go func() { put <- c.Client().Put(t.Context(), []byte("b"), nil) }()
+	c.Start((leader + 1) % 3)
+	require.NoError(t, <-put)
+	_, err := c.Client().Get(t.Context(), []byte("a"))
+	require.NoError(t, err)
+}
