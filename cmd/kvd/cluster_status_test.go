@@ -74,6 +74,9 @@ func TestClusterCommandsRefuseBadInput(t *testing.T) {
 		"holds other files":                    "join --peer 127.0.0.1:1 --data " + dir,
 		`invalid argument "x" for "--to" flag`: "transfer --to x",
 		"takes no arguments":                   "status 1",
+		"add --unsafe to see":                  "recover --data x",
+		"name the directory of the node":       "recover --unsafe",
+		"is no node of a cluster":              "recover --unsafe --data " + dir,
 	} {
 		r := command(t, "", nil, append([]string{"cluster"}, strings.Fields(line)...)...)
 		assert.Equal(t, 64, r.code, line)
@@ -86,4 +89,22 @@ func TestClusterCommandsRefuseBadInput(t *testing.T) {
 		assert.Contains(t, r.err, "this server is a single node, and no member of a cluster", line)
 	}
 	assert.NoDirExists(t, filepath.Join(dir, "new"))
+}
+
+func TestARecoveryIsShownAndAskedFor(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "node")
+	members := "1=127.0.0.1:7101,2=127.0.0.1:7102,3=127.0.0.1:7103"
+	r := command(t, "", nil, "cluster", "init", "--data", dir, "--node", "1", "--members", members, "--partitions", "1", "--cluster", "0123456789abcdef")
+	require.Zero(t, r.code, r.err)
+	r = command(t, "", nil, "cluster", "recover", "--unsafe", "--data", dir)
+	assert.Equal(t, 64, r.code)
+	assert.Equal(t, "node 1 of cluster 0123456789abcdef: the newest entry of its log is 1, of term 1\n"+
+		"it becomes the only node; taken out for ever: nodes 2, 3\nlost: what was acknowledged and is in no entry up to 1\n", r.out)
+	assert.Contains(t, r.err, "nothing was changed; add --yes to take nodes 2, 3 out of cluster 0123456789abcdef")
+	r = command(t, "", nil, "cluster", "recover", "--unsafe", "--data", dir, "--yes")
+	assert.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, "done. Start it: kvd serve --cluster --data "+dir)
+	r = command(t, "", nil, "cluster", "recover", "--unsafe", "--data", dir, "--yes")
+	assert.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, "it is the only node of the cluster already")
 }

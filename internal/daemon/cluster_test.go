@@ -86,6 +86,12 @@ func initNode(fsys vfs.FS, node descriptor.Node) error {
 
 // clusterOf makes the nodes of a cluster on disks in memory, and returns how to start each.
 func clusterOf(t *testing.T, size uint64) (starts []func() *running, logged func(node int, message string) []observer.LoggedEntry) {
+	return clusterOn(t, make([]*vfs.Mem, size))
+}
+
+// clusterOn is clusterOf that tells the disks.
+func clusterOn(t *testing.T, disks []*vfs.Mem) (starts []func() *running, logged func(node int, message string) []observer.LoggedEntry) {
+	size := uint64(len(disks))
 	node := descriptor.Node{Cluster: descriptor.NewID(), Members: map[uint64]string{}}
 	doors, logs := map[uint64]*door{}, make([]*observer.ObservedLogs, size)
 	for id := uint64(1); id <= size; id++ {
@@ -94,6 +100,7 @@ func clusterOf(t *testing.T, size uint64) (starts []func() *running, logged func
 	}
 	for id := uint64(1); id <= size; id++ {
 		fsys := vfs.NewMem()
+		disks[id-1] = fsys
 		mine := node
 		mine.Node = id
 		require.NoError(t, initNode(fsys, mine))

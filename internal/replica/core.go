@@ -376,15 +376,9 @@ func (c *Core) apply(e *pb.Entry, out *Output) {
 
 // reconfigure applies a configuration change.
 func (c *Core) reconfigure(e *pb.Entry) error {
-	change := &pb.ConfChangeV2{}
-	if e.GetType() == pb.EntryConfChange {
-		v1 := &pb.ConfChange{}
-		if err := proto.Unmarshal(e.GetData(), v1); err != nil {
-			return fmt.Errorf("%w: configuration change: %w", kv.ErrCorrupt, err)
-		}
-		change = v1.AsV2()
-	} else if err := proto.Unmarshal(e.GetData(), change); err != nil {
-		return fmt.Errorf("%w: configuration change: %w", kv.ErrCorrupt, err)
+	change, err := changeOf(e)
+	if err != nil {
+		return err
 	}
 	c.guard(func() error { c.applied.Conf = c.node.ApplyConfChange(change); return nil })
 	if c.err != nil {
@@ -395,6 +389,27 @@ func (c *Core) reconfigure(e *pb.Entry) error {
 		c.changing = Tenure{}
 	}
 	return c.config.Machine.Configure(e.GetIndex(), e.GetTerm(), c.applied.Conf, string(change.GetContext()))
+}
+
+// changeOf returns the configuration change of an entry, nil if it has none.
+//
+// Errors: kv.ErrCorrupt.
+func changeOf(e *pb.Entry) (change *pb.ConfChangeV2, err error) {
+	switch e.GetType() {
+	case pb.EntryConfChange:
+		v1 := &pb.ConfChange{}
+		err = proto.Unmarshal(e.GetData(), v1)
+		change = v1.AsV2()
+	case pb.EntryConfChangeV2:
+		change = &pb.ConfChangeV2{}
+		err = proto.Unmarshal(e.GetData(), change)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: configuration change: %w", kv.ErrCorrupt, err)
+	}
+	return change, nil
 }
 
 // leading reports whether this node leads in the term in which it proposed what has no

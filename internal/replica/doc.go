@@ -108,6 +108,14 @@
 // The library ignores the order of a leader to campaign while a configuration change is
 // committed and not applied. The Core keeps that order until all is applied.
 //
+// # A majority that is lost
+//
+// A group that has lost a majority of its voters for ever elects no leader any more. An operator
+// can make one node that is left the only voter ([PlanRecovery]): everything in its log then
+// counts as committed, and entries after it take the other nodes out, one by one. This breaks the
+// promises of the consensus: what the lost nodes had acknowledged, and is not in that log, is
+// gone.
+//
 // # Checkpoints
 //
 // A leader keeps what a follower lacks until that is too much (see [Core.Compact]). Then the

@@ -39,6 +39,9 @@ type Config struct {
 	// Files fetches a checkpoint of another node: see peer.Network.Files. Nil: this node takes
 	// and sends none.
 	Files func(ctx context.Context, node uint64, token []byte) (Files, error)
+	// Recover, if not nil, decides whether this node becomes the only one of its cluster: see
+	// replica.PlanRecovery. In any case the node does not start: Start returns ErrRecovery.
+	Recover func(*replica.Recovery) bool
 	// Report, if not nil, is told of checkpoints that are made, sent and fetched. It does not
 	// block.
 	Report func(Event)
@@ -118,6 +121,9 @@ func (l *Log) Start(at *engine.Position, m engine.Member) error {
 	if err != nil {
 		return err
 	}
+	if l.config.Recover != nil {
+		return l.recoverAlone(start)
+	}
 	machine := stateMachine{l, m}
 	if err := machine.configure(start.Index, start.Term, conf); err != nil {
 		return err
@@ -144,6 +150,23 @@ func (l *Log) Start(at *engine.Position, m engine.Member) error {
 		l.caring.Go(func() { l.comparer.run(life) })
 	}
 	return nil
+}
+
+// ErrRecovery ends the start of a node that was opened for Config.Recover.
+var ErrRecovery = errors.New("the node was opened to be made the only one of its cluster")
+
+// recoverAlone makes this node the only one, if Config.Recover says so.
+func (l *Log) recoverAlone(start replica.Position) error {
+	plan, err := replica.PlanRecovery(l.file, Group, l.config.Node, start)
+	if err != nil {
+		return err
+	}
+	if l.config.Recover(plan) {
+		if err := plan.Recover(l.file, Group); err != nil {
+			return err
+		}
+	}
+	return ErrRecovery
 }
 
 // running returns the loop, nil before Start.

@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// Of three nodes two are lost for ever. The third one is made the only one, has what was
+// written, and takes writes; another one of old that comes back is refused.
+func TestRecoveryFromALostMajority(t *testing.T) {
+	require.ErrorIs(t, RecoverNode(vfs.NewMem(), "data", nil), fs.ErrNotExist)
+	disks := make([]*vfs.Mem, 3)
+	starts, _ := clusterOn(t, disks)
+	var nodes []*running
+	for _, start := range starts {
+		nodes = append(nodes, start())
+	}
+	c := nodes[0].status(calm)
+	leader := nodes[c.Leader-1]
+	require.NoError(t, leader.client.Put(t.Context(), []byte("k"), []byte("v")))
+	_, err := nodes[0].client.Get(t.Context(), []byte("k")) // it has it, too
+	require.NoError(t, err)
+	for _, r := range nodes {
+		require.NoError(t, r.end())
+	}
+	var plans []int
+	recover := func(do bool) {
+		require.NoError(t, RecoverNode(disks[0], "data", func(n descriptor.Node, p *replica.Recovery) bool {
+			require.Equal(t, uint64(1), n.Node)
+			plans = append(plans, len(p.Others))
+			return do
+		}))
+	}
+	recover(false)
+	recover(true)
+	recover(true)
+	require.Equal(t, []int{2, 2, 0}, plans)
+
+	alone := starts[0]()
+	c = alone.status(func(c *kvd.Cluster) bool { return c.Leader == 1 && len(c.Nodes) == 1 })
+	value, err := alone.client.Get(t.Context(), []byte("k"))
+	require.NoError(t, err)
+	require.Equal(t, "v", string(value))
+	putAnywhere(t, []*running{alone}, "new")
+	config := testConfig(zap.NewNop(), disks[1])
+	config.Cluster, config.ClusterListen = true, "127.0.0.1:0"
+	old := start(t, config)
+	require.ErrorIs(t, <-old.ended, ErrExpelled)
+	require.NoError(t, alone.end())
+	require.True(t, errors.Is(RecoverNode(disks[1], "other", nil), fs.ErrNotExist))
+}
