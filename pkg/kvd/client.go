@@ -15,6 +15,7 @@ type Client struct {
 	backend    backend.Backend
 	durability Durability // of writes that do not choose
 	calls      gate
+	habit      habit
 
 	// open ends when Close begins. It is the context of background work.
 	open     context.Context

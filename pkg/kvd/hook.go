@@ -124,6 +124,17 @@ func (h *hooked) Get(ctx context.Context, key []byte, at backend.ReadVersion, t 
 	return v, h.end(c, err)
 }
 
+// GetFirst implements backend.Backend. It is not reported if nothing was read.
+func (h *hooked) GetFirst(ctx context.Context, key []byte, t *backend.Timings) (backend.Answer, error) {
+	c := h.begin("get", t)
+	a, err := h.Backend.GetFirst(ctx, key, c.timings)
+	if err == nil && a.Epoch == 0 {
+		return a, nil
+	}
+	c.add(1, key, a.Value.Bytes)
+	return a, h.end(c, err)
+}
+
 // Operate implements backend.Backend.
 func (h *hooked) Operate(ctx context.Context, op backend.Op, t *backend.Timings) (backend.Answer, error) {
 	c := h.begin(nameOf(op.Kind), t)

@@ -9,7 +9,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Txn is an optimistic transaction. It reads from a snapshot and keeps its writes in memory.
+// Txn is an optimistic transaction. All its reads are of one version; it keeps its writes in memory.
 // Commit applies them at one version, if nothing that the transaction read has been written
 // since. The transaction sees its own writes, which have no version yet. Transactions are
 // strictly serializable. The expiry of a key that was read counts as a write of it.
@@ -19,7 +19,10 @@ import (
 type Txn struct {
 	client   *Client
 	options  txnOptions
-	snapshot *Snapshot // nil until the first read
+	snapshot *Snapshot  // nil until the first read, or the second one: see firstRead
+	brief    bool       // the first read needs no snapshot
+	first    *firstRead // nil: there is none without a snapshot
+	changed  bool       // the transaction must not commit: see settle
 	reads    readSet
 	writes   overlay
 	over     bool
@@ -44,12 +47,16 @@ func (c *Client) Begin(opts ...TxnOption) (*Txn, error) {
 
 func (c *Client) begin(o *txnOptions) *Txn { return &Txn{client: c, options: *o} }
 
-// Version is the version that the transaction reads; 0 before its first read.
+// Version is the version that the transaction reads; 0 before its first read. The second read of
+// an Update may raise it.
 func (t *Txn) Version() uint64 {
-	if t.snapshot == nil {
-		return 0
+	switch {
+	case t.snapshot != nil:
+		return t.snapshot.Version()
+	case t.first != nil:
+		return t.first.at.Version
 	}
-	return t.snapshot.Version()
+	return 0
 }
 
 // CommittedVersion is what Commit returned, or 0 if the transaction has not committed. Callers
@@ -162,6 +169,9 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 	if err != nil {
 		return 0, &Error{Op: name, Err: err}
 	}
+	if t.changed {
+		return 0, errChanged
+	}
 	if t.writes.empty() {
 		t.committed = t.Version()
 		return t.committed, nil
@@ -185,6 +195,9 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 func (t *Txn) transaction() *backend.Transaction {
 	txn := &backend.Transaction{Writes: t.writes.mutations(), Expiring: t.reads.expiring.keys()}
 	txn.Keys, txn.Ranges = t.reads.reads()
+	if t.first != nil {
+		txn.At = t.first.at
+	}
 	if s := t.snapshot; s != nil {
 		txn.At = s.at
 		if s.endsWithCommit {
@@ -203,10 +216,16 @@ func (t *Txn) Discard() {
 	}
 }
 
-// begin returns the snapshot, taking it if this is the first read. Taking it may read a key, too,
-// unless that is nil; then read is what the key holds.
+// begin returns the snapshot, taking it if there is none. Taking it may read a key, too, unless that
+// is nil; then read is what the key holds.
 func (t *Txn) begin(ctx context.Context, key []byte) (_ *Snapshot, read *backend.Answer, err error) {
-	if t.snapshot == nil {
+	switch {
+	case t.changed:
+		return nil, nil, errChanged
+	case t.first != nil:
+		err = t.settle(ctx)
+		return t.snapshot, nil, err
+	case t.snapshot == nil:
 		if t.snapshot, read, err = t.client.snapshot(ctx, &t.options, key); err != nil {
 			return nil, nil, err
 		}
@@ -223,6 +242,10 @@ func (t *Txn) lookup(ctx context.Context, key []byte, o readOptions) (Lookup, er
 	first := key
 	if o.timings != nil {
 		first = nil // the read is timed, so it is a call of its own
+	} else if t.brief && t.snapshot == nil && t.first == nil {
+		if found, ok, err := t.readFirst(ctx, key); ok || err != nil {
+			return found, err
+		}
 	}
 	s, read, err := t.begin(ctx, first)
 	if err != nil {

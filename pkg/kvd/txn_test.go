@@ -412,15 +412,15 @@ func TestATransactionReadsOnlySoMuch(t *testing.T) {
 	}
 }
 
-// A transaction whose first read is of one key takes its snapshot with that read, and its snapshot is
-// released with the next one: two frames for each.
+// A transaction takes its snapshot with its first read, if it takes one, and releases it with its
+// commit: two frames for each.
 func TestATransactionBeginsWithItsFirstRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		c := serve(t, nil, service.Options{})
 		db := c.open(t)
 		key, absent := []byte("k"), []byte("absent")
-		require.NoError(t, db.Put(ctx, key, []byte("v"), TTL(time.Hour)))
+		require.NoError(t, db.Put(ctx, key, []byte("v")))
 		frames := c.server.Stats().RawFrames
 		for range 3 {
 			require.NoError(t, db.Update(ctx, func(tx *Txn) error {
@@ -432,6 +432,7 @@ func TestATransactionBeginsWithItsFirstRead(t *testing.T) {
 		}
 		assert.Equal(t, frames+6, c.server.Stats().RawFrames)
 
+		require.NoError(t, db.Put(ctx, key, []byte("v"), TTL(time.Hour)))
 		conflicts := func(key []byte, write func() error) {
 			t.Helper()
 			tx, err := db.Begin()

@@ -25,7 +25,9 @@ func (c *Client) Update(ctx context.Context, fn func(tx *Txn) error, opts ...Txn
 		return &Error{Op: name, Err: err}
 	}
 	for attempt := 1; ; attempt++ {
-		again, err := updateOnce(ctx, c.begin(&o), fn)
+		tx := c.begin(&o)
+		tx.brief = attempt == 1 && o.maxAttempts > 1 && c.habit.readsOne()
+		again, err := updateOnce(ctx, tx, fn)
 		if !again {
 			return err
 		}
@@ -56,13 +58,24 @@ func updateOnce(ctx context.Context, tx *Txn, fn func(tx *Txn) error) (again boo
 	if err := fn(tx); err != nil {
 		return tx.lost(err), err
 	}
+	tx.client.habit.tell(tx.reads.len() <= 1)
 	_, err = tx.Commit(ctx, tx.options.commit...)
 	conflict := errors.Is(err, ErrConflict) || tx.lost(err)
 	return conflict && !errors.Is(err, ErrUncertain), err
 }
 
-// lost is Snapshot.lost of the snapshot, if the transaction has one.
-func (t *Txn) lost(err error) bool { return t.snapshot != nil && t.snapshot.lost(err) }
+// lost reports whether a new transaction may succeed after an error: Snapshot.lost of the snapshot.
+// Without a snapshot, what was read is checked for a while only.
+func (t *Txn) lost(err error) bool {
+	switch {
+	case t.changed:
+		return true
+	case t.first != nil && errors.Is(err, ErrVersionGone):
+		t.client.habit.tell(false)
+		return true
+	}
+	return t.snapshot != nil && t.snapshot.lost(err)
+}
 
 const (
 	// A conflict ends when the other transaction has committed, so the waits are short:

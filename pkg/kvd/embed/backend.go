@@ -25,6 +25,11 @@ func (l *local) Operate(ctx context.Context, op backend.Op, t *backend.Timings) 
 	return l.write(ctx, &op, t)
 }
 
+// GetFirst implements backend.Backend. It leaves the read to a snapshot, which costs little here.
+func (l *local) GetFirst(context.Context, []byte, *backend.Timings) (backend.Answer, error) {
+	return backend.Answer{}, nil
+}
+
 // BeginSnapshot implements backend.Backend.
 func (l *local) BeginSnapshot(ctx context.Context, lease time.Duration, _ []byte) (backend.Snapshot, error) {
 	s, err := l.engine.BeginSnapshot(ctx, lease)

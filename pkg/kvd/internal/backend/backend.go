@@ -21,6 +21,10 @@ import (
 type Backend interface {
 	// Get reads one key, which is not empty. An absent key is ErrNotFound.
 	Get(ctx context.Context, key []byte, at ReadVersion, t *Timings) (Value, error)
+	// GetFirst reads the newest version of the first key of a transaction, which is not empty. An
+	// absent key is an answer. The backend may answer without an Epoch, and has perhaps read
+	// nothing then: it cannot tell from which opening of the store the answer is.
+	GetFirst(ctx context.Context, key []byte, t *Timings) (Answer, error)
 	// Operate performs one Put or Delete. Its key is not empty.
 	Operate(ctx context.Context, op Op, t *Timings) (Answer, error)
 	// OperateAll performs operations of which none depends on another, and fills in the
@@ -117,6 +121,7 @@ type Operation struct {
 // Answer is what an operation brought.
 type Answer struct {
 	Version uint64 // that a read is valid at, or of the write
+	Epoch   uint64 // of GetFirst: the opening of the store that Version belongs to; 0: not known
 	Found   bool   // by a read, or by a write that asked for what was there
 	Value   Value  // that was found
 }

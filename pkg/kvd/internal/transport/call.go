@@ -93,7 +93,8 @@ func (c *Network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (a
 	wait := c.setTimeout(op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
-	a, begun, f := conn.do(ctx, op, wait, tries.deadline.IsZero(), tries.timer.beginAttempt())
+	a, via, begun, f := conn.do(ctx, op, wait, tries.deadline.IsZero(), tries.timer.beginAttempt())
+	tries.via = via
 	if f != nil {
 		tries.bound(begun)
 		tries.unanswered(f, begun)
@@ -199,7 +200,7 @@ func (c *Network) tryUnary(ctx context.Context, tries *attempts, call func(conte
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
 	conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
-	tries.conn = conn
+	tries.conn, tries.via = conn, nil
 	conn.calls.Add(1)
 	// gRPC fills in the peer when the call has a stream. Without a peer nothing was sent.
 	var server peer.Peer

@@ -62,9 +62,9 @@ func (c *conn) load(key batchKey) *atomic.Int64 {
 	return &c.writers
 }
 
-// do performs one operation and waits for the answer. begun is when the client's timeout
-// started; if bounded is set, that timeout ends the call.
-func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded bool, t *attemptTimes) (a answer, begun time.Time, f *fault) {
+// do performs one operation and waits for the answer, which came by via. begun is when the
+// client's timeout started; if bounded is set, that timeout ends the call.
+func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded bool, t *attemptTimes) (a answer, via *frameConn, begun time.Time, f *fault) {
 	key := batchKeyOf(op)
 	c.mu.Lock()
 	f = c.reachLocked()
@@ -73,7 +73,7 @@ func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded
 	}
 	if f != nil {
 		c.mu.Unlock()
-		return answer{}, time.Now(), f
+		return answer{}, nil, time.Now(), f
 	}
 	p := c.addLocked(key, op, wait)
 	p.markBlocking()
@@ -86,7 +86,7 @@ func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded
 	}
 	begun = p.frame.created
 	a, f = c.await(ctx, &p, op, bounded)
-	return a, begun, f
+	return a, p.via, begun, f
 }
 
 // callersResumed records that all callers of a completed frame have resumed.

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -36,6 +37,7 @@ type frameConn struct {
 	transport frameTransport
 	wake      chan struct{} // has a value when the sender has work
 	done      chan struct{} // closed when receiving has ended
+	epoch     atomic.Uint64 // of the server's store, which snapshots tell; 0: not known
 
 	// Guarded by conn.mu.
 	sending  bool
@@ -198,6 +200,7 @@ func (fc *frameConn) takeLocked(q *sendQueue) *pendingFrame {
 	q.inFlight++
 	fc.lastID++
 	f.state, f.id, f.bytes = sent, fc.lastID, f.request.Len()
+	f.via, f.epoch = fc, fc.epoch.Load()
 	if f.timed {
 		f.sentAt = time.Now()
 	}

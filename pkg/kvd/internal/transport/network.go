@@ -32,6 +32,7 @@ type Network struct {
 	endpoints int
 	current   atomic.Int32 // index of the current endpoint
 	leader    leaderSearch
+	epochs    atomic.Bool // a server has told the epoch of its store: see GetFirst
 	// releasing counts the snapshots that are being released; releases has a value for each that
 	// is being released in the background.
 	releasing sync.WaitGroup

@@ -52,6 +52,8 @@ type pendingFrame struct {
 	abandoned   int  // operations abandoned before the frame was sent
 	timed       bool // a caller asked for timings
 	sentAt      time.Time
+	via         *frameConn // once it is sent
+	epoch       uint64     // of via when it was sent; 0: not known then
 	longestWait time.Duration
 	// progress is closed and replaced when some answers arrive, and closed for good when the
 	// frame has ended.
@@ -272,6 +274,7 @@ type pendingOp struct {
 	progress chan struct{}
 	blocking bool          // its caller blocks on this operation alone
 	times    *attemptTimes // nil: no timings were asked for
+	via      *frameConn    // that brought the answer; nil: there is none
 }
 
 // markBlocking records that the caller blocks on this operation alone. It needs the lock.
@@ -295,6 +298,9 @@ func (p *pendingOp) outcome(op *frame.Op) (answer, *fault, bool) {
 		p.recordTimes()
 	}
 	r := p.frame.result(p.position)
+	if r != nil {
+		p.via = p.frame.via
+	}
 	switch {
 	case r == nil && !p.frame.over.Load():
 		return answer{}, nil, false
@@ -302,11 +308,11 @@ func (p *pendingOp) outcome(op *frame.Op) (answer, *fault, bool) {
 		f := *p.frame.fault
 		return answer{}, &f, true
 	case r.Code != 0:
-		return answer{Version: r.Version}, faultOfResult(r), true
+		return answer{Version: r.Version, Epoch: p.frame.epoch}, faultOfResult(r), true
 	case r.Skipped || r.HasPrevious != (op.Kind == frame.Get || op.Kind == frame.Call) && !(r.HasPrevious && op.ReturnPrevious):
 		return answer{}, &fault{err: backend.ErrInternal, message: "the server answered another kind of operation"}, true
 	}
-	a := answer{Version: r.Version, Found: r.HasPrevious}
+	a := answer{Version: r.Version, Epoch: p.frame.epoch, Found: r.HasPrevious}
 	if a.Found {
 		a.Value = backend.Value{Bytes: append([]byte{}, r.Value...), Version: r.ItemVersion, TTL: ttlOf(r.TTLMillis)}
 	}

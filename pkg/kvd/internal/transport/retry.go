@@ -117,13 +117,14 @@ func (b *retryBudget) spend() bool {
 // attempts is the state of one call between its attempts.
 type attempts struct {
 	client   *Network
-	deadline time.Time // zero: none, or the watchdog bounds the call, see bound
-	own      bool      // the deadline is that of the caller's context
-	n        int       // attempts so far
-	before   error     // of the last attempt with a transient fault, nil if none
-	conn     *conn     // of the last attempt, nil before the first
-	timer    callTimer // of a call that is timed
-	cluster  bool      // a node refused the call because another one leads
+	deadline time.Time  // zero: none, or the watchdog bounds the call, see bound
+	own      bool       // the deadline is that of the caller's context
+	n        int        // attempts so far
+	before   error      // of the last attempt with a transient fault, nil if none
+	conn     *conn      // of the last attempt, nil before the first
+	via      *frameConn // that brought the answer of the last attempt, nil if none did
+	timer    callTimer  // of a call that is timed
+	cluster  bool       // a node refused the call because another one leads
 
 	// Of a write. A write without a request id is not tried again once it is in doubt.
 	write     bool

@@ -27,6 +27,7 @@ func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration, key []
 		return backend.Snapshot{}, &backend.Failure{Attempts: 1, Err: backend.ErrInternal, Message: "the server's snapshot has no version"}
 	}
 	c.requestIDs.observe(r.Version)
+	c.learnEpoch(tries.via, r.Epoch)
 	s := backend.Snapshot{ID: r.SnapshotId, Version: r.Version, Epoch: r.Epoch, Lease: leaseOf(r.LeaseMs), EndsWithCommit: r.EndsWithCommit}
 	if r.Read != nil && len(key) > 0 {
 		s.Read = &backend.Answer{Version: r.Version, Found: r.Read.Found}
