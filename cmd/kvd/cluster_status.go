@@ -165,7 +165,7 @@ func adviceOnNode(c *kvd.Cluster, n *kvd.ClusterNode) string {
 	case !n.Answers:
 		return fmt.Sprintf("node %d does not answer%s: start it, or replace it, on a new machine: kvd cluster join --replace %d --data DIR --peer HOST:PORT; or take it out: kvd cluster remove %d", n.ID, why, n.ID, n.ID)
 	case n.NeedsCheckpoint:
-		return fmt.Sprintf("node %d lacks entries that the others have given up, and waits for a copy of the store", n.ID)
+		return fmt.Sprintf("node %d lacks entries that the others have given up, and gets a copy of the store", n.ID)
 	case !n.Voter:
 		return fmt.Sprintf("node %d gets the data, and becomes a voter by itself", n.ID)
 	case n.Streams != "" && c.Leader != 0:
