@@ -54,8 +54,12 @@ func calm(c *kvd.Cluster) bool {
 // join makes a node that joins by another one. It is not started.
 func join(t *testing.T, by *running, d *door, replaces uint64) (uint64, *vfs.Mem) {
 	t.Helper()
-	added, err := by.client.AddNode(t.Context(), d.listener.Addr().String(), replaces)
-	require.NoError(t, err)
+	var added kvd.AddedNode
+	testwait.Until(t, func() bool { // it is refused while a majority is silent
+		var err error
+		added, err = by.client.AddNode(t.Context(), d.listener.Addr().String(), replaces)
+		return err == nil
+	})
 	fsys := vfs.NewMem()
 	node := descriptor.Node{Cluster: added.Cluster, Node: added.ID, Members: added.Members}
 	require.NoError(t, JoinNode(fsys, "data", node, added.Partitions, added.First))
@@ -66,6 +70,9 @@ func join(t *testing.T, by *running, d *door, replaces uint64) (uint64, *vfs.Mem
 // one is replaced and one is removed.
 func TestMembership(t *testing.T) {
 	starts, _ := clusterOf(t, 3)
+	remove := func(by *running, node uint64) { // it is refused while a majority is silent
+		testwait.Until(t, func() bool { return by.client.RemoveNode(t.Context(), node) == nil })
+	}
 	nodes := map[uint64]*running{}
 	for i, start := range starts {
 		nodes[uint64(i+1)] = start()
@@ -84,7 +91,7 @@ func TestMembership(t *testing.T) {
 		return err == nil && leader == other
 	})
 	nodes[1].status(func(c *kvd.Cluster) bool { return c.Leader == other })
-	require.NoError(t, nodes[other].client.Put(t.Context(), []byte("k"), []byte("v")))
+	testwait.Until(t, func() bool { return nodes[other].client.Put(t.Context(), []byte("k"), []byte("v")) == nil }) // once its tenure has begun
 	err := nodes[other%3+1].client.Put(t.Context(), []byte("k"), []byte("x"))
 	require.ErrorContains(t, err, "at "+nodes[other].addr)
 
@@ -100,7 +107,7 @@ func TestMembership(t *testing.T) {
 	second := newDoor(t)
 	id, fsys := join(t, nodes[1], second, 0)
 	require.Equal(t, uint64(5), id, "at another address it is another node")
-	require.NoError(t, nodes[1].client.RemoveNode(t.Context(), 4))
+	remove(nodes[1], 4)
 	nodes[5], _ = startNode(t, fsys, second)
 	nodes[5].status(func(c *kvd.Cluster) bool { return nodeIn(c, 5).Voter && calm(c) })
 	value, err := nodes[5].client.Get(t.Context(), []byte("k"))
@@ -122,7 +129,7 @@ func TestMembership(t *testing.T) {
 	if leader == 1 {
 		asked = nodes[2]
 	}
-	require.NoError(t, asked.client.RemoveNode(t.Context(), leader))
+	remove(asked, leader)
 	require.NoError(t, asked.client.RemoveNode(t.Context(), leader), "it is gone")
 	require.ErrorIs(t, asked.client.RemoveNode(t.Context(), 77), kvd.ErrInvalid)
 	err = <-nodes[leader].ended
@@ -146,8 +153,7 @@ func TestANodeThatLostItsDataDoesNotTakePart(t *testing.T) {
 	require.NoError(t, initNode(fsys, descriptor.Node{Cluster: c.ID, Node: 2, Members: members}))
 	config := testConfig(zap.NewNop(), fsys)
 	config.Cluster, config.ClusterListen = true, "127.0.0.1:0"
-	again := start(t, config)
-	err := <-again.ended
+	err := Run(t.Context(), config, nil)
 	require.ErrorIs(t, err, ErrExpelled)
 	require.ErrorContains(t, err, "another data directory")
 	require.ErrorContains(t, err, "kvd cluster join --replace 2")

@@ -24,9 +24,8 @@ func TestRecoveryFromALostMajority(t *testing.T) {
 	for _, start := range starts {
 		nodes = append(nodes, start())
 	}
-	c := nodes[0].status(calm)
-	leader := nodes[c.Leader-1]
-	require.NoError(t, leader.client.Put(t.Context(), []byte("k"), []byte("v")))
+	nodes[0].status(calm)
+	putAnywhere(t, nodes, "k")
 	_, err := nodes[0].client.Get(t.Context(), []byte("k")) // it has it, too
 	require.NoError(t, err)
 	for _, r := range nodes {
@@ -46,15 +45,14 @@ func TestRecoveryFromALostMajority(t *testing.T) {
 	require.Equal(t, []int{2, 2, 0}, plans)
 
 	alone := starts[0]()
-	c = alone.status(func(c *kvd.Cluster) bool { return c.Leader == 1 && len(c.Nodes) == 1 })
+	alone.status(func(c *kvd.Cluster) bool { return c.Leader == 1 && len(c.Nodes) == 1 })
 	value, err := alone.client.Get(t.Context(), []byte("k"))
 	require.NoError(t, err)
-	require.Equal(t, "v", string(value))
+	require.Equal(t, "value of k", string(value))
 	putAnywhere(t, []*running{alone}, "new")
 	config := testConfig(zap.NewNop(), disks[1])
 	config.Cluster, config.ClusterListen = true, "127.0.0.1:0"
-	old := start(t, config)
-	require.ErrorIs(t, <-old.ended, ErrExpelled)
+	require.ErrorIs(t, Run(t.Context(), config, nil), ErrExpelled)
 	require.NoError(t, alone.end())
 	require.True(t, errors.Is(RecoverNode(disks[1], "other", nil), fs.ErrNotExist))
 }
