@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -96,6 +97,7 @@ func explain(err error) string {
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
 		{errOfBackup, "kvd backup verify and kvd backup archive --verify name every damaged file. The store is not concerned: restore another backup, or make a new one"},
+		{engine.ErrDiffers, "remove the node from the cluster, and add a new node with an empty directory; keep this one to find the cause"},
 		{kv.ErrCorrupt, "kvd check DIR lists every damaged file of a stopped store; nothing was changed. If only tables or value files are damaged, kvd repair --range repairs them, and kvd serve --allow-damaged serves the rest"},
 	} {
 		if errors.Is(err, hint.err) {

@@ -368,7 +368,11 @@ func (s *process) wait(ctx context.Context) error {
 		return s.stop(s.callsGrace())
 	case <-e.Failed():
 		s.journal.failure(e.Err())
-		return errors.Join(e.Err(), s.stop(0))
+		err := s.stop(0)
+		if errors.Is(err, e.Err()) { // as that of closing the store does
+			return err
+		}
+		return errors.Join(e.Err(), err)
 	case err := <-s.disk.stuck:
 		return s.stopNow(err)
 	case err := <-s.ended:

@@ -11,6 +11,9 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
+// ErrDiffers says that the state of a node differs from that of the majority of its cluster.
+var ErrDiffers = errors.New("the state of this node differs from that of the majority of the cluster")
+
 // DiffersName is the name of the file that says, for people, why a node of a cluster must not
 // serve any more: its state differed from that of the majority. Any file of that name counts.
 const DiffersName = "DIFFERS"
@@ -24,7 +27,7 @@ func NoteDifference(fsys vfs.FS, dir, why string) error {
 
 // CheckSame returns an error if the store in dir has a file DIFFERS.
 //
-// Errors: kv.ErrCorrupt; those of the file system.
+// Errors: ErrDiffers, which is also kv.ErrCorrupt; those of the file system.
 func CheckSame(fsys vfs.FS, dir string) error {
 	name := path.Join(dir, DiffersName)
 	why, err := readWhole(fsys, name, maxDiffersBytes)
@@ -34,7 +37,5 @@ func CheckSame(fsys vfs.FS, dir string) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%w: %s says that this node's state differed from that of the majority of its cluster: %s. "+
-		"The node must not serve again: remove it from the cluster, add a new node with an empty directory, and keep this one to find the cause",
-		kv.ErrCorrupt, name, strings.TrimSpace(string(why)))
+	return fmt.Errorf("%w: %w, says %s: %s; it must not serve again", kv.ErrCorrupt, ErrDiffers, name, strings.TrimSpace(string(why)))
 }

@@ -22,6 +22,7 @@ func TestANodeThatDiffersIsRefused(t *testing.T) {
 		require.NoError(t, NoteDifference(disk, "data", why))
 		err := CheckSame(disk.CrashImage(vfs.DropAll, nil), "data")
 		require.ErrorIs(t, err, kv.ErrCorrupt)
+		require.ErrorIs(t, err, ErrDiffers)
 		require.ErrorContains(t, err, why[:min(len(why), 100)])
 		require.Less(t, len(err.Error()), 2*maxDiffersBytes)
 		require.ErrorIs(t, CheckSame(faultfs.Wrap(disk, faultfs.FailAt(0, syscall.EIO, false)), "data"), syscall.EIO)

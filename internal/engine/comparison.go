@@ -23,7 +23,7 @@ type StateDigest struct {
 }
 
 // ErrDiffers says that the state of a member differs from that of the majority of its cluster.
-var ErrDiffers = errors.New("the state of this node differs from that of the majority of the cluster")
+var ErrDiffers = descriptor.ErrDiffers
 
 // A digest is computed at compareRate at most, and takes at most 1/(1+compareRest) of the time of
 // a processor, a hundredth while writers are slowed. It is given up after compareAge: until then

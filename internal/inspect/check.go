@@ -107,6 +107,10 @@ func (c *checker) listStore() error {
 			err = c.add(name, KindClock)
 		case name == descriptor.NodeName:
 			err = c.add(name, KindNode)
+		case name == descriptor.DiffersName:
+			if err = c.add(name, KindNode); err == nil {
+				c.files[name].Note = "the state of the node differed from that of the majority of its cluster: it must not serve"
+			}
 		case name == descriptor.LockName:
 			err = c.add(name, KindLock)
 		case name == descriptor.BallastName:

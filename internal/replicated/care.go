@@ -2,6 +2,8 @@ package replicated
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/histogram"
@@ -68,7 +70,9 @@ func (l *Log) care(ctx context.Context) {
 		}
 		wait, cancel := context.WithTimeout(ctx, careWait)
 		h.Leader, h.Err = l.HandOver(wait)
-		cancel()
+		if cancel(); errors.Is(h.Err, context.DeadlineExceeded) {
+			h.Err = fmt.Errorf("no other node took over within %v: %w", careWait, h.Err)
+		}
 		if h.Leader == 0 && h.Err == nil {
 			continue // it leads no more
 		}
