@@ -99,6 +99,28 @@ func TestANodeJoins(t *testing.T) {
 	})
 }
 
+// A node that joins when the beginning of the log is given up gets a checkpoint, with all that is
+// known of the nodes, and votes when it has caught up.
+func TestANodeJoinsByACheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 1, smallLog)
+		defer c.stop()
+		require.NoError(t, c.leader().log.Describe(t.Context(), 1, Node{Peer: "one:1", Client: "one:2", Store: 11}))
+		c.giveUpLog(1)
+		n := c.add("two:1", 0)
+		n.start()
+		n.awaitInstall()
+		n.catchUp()
+		c.promoted(2)
+		c.fill(0, 10)
+		c.agree()
+		want := map[uint64]Node{1: {Peer: "one:1", Client: "one:2", Store: 11}, 2: {Peer: "two:1"}}
+		require.Equal(t, want, n.log.Configuration().Nodes)
+		require.Equal(t, uint64(3), n.log.Configuration().Next)
+		require.Error(t, n.log.Judge(1, 12))
+	})
+}
+
 // A node that is dead is replaced by one change, and one that was added in vain makes room.
 func TestANodeIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
