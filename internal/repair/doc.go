@@ -22,7 +22,7 @@
 //
 // STORE. Without it, the id comes from CLOCK or, without that too, from the headers of the log's
 // segments. If CLOCK and the log agree, and STORE does not, STORE is that of another store. The
-// partition count is the smallest one, from the number of directories on, under which every
+// partition count is the smallest likely one, from the number of directories on, under which every
 // key that was sampled lies in its own partition.
 //
 // Commit log. If recovery accepts it, the repair does what recovery does. Otherwise each

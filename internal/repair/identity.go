@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"slices"
 
@@ -192,15 +193,35 @@ func (r *repair) derivePartitions() error {
 	if err != nil {
 		return err
 	}
+	var fits []int
 	for n := max(r.dirs, 1); n <= descriptor.MaxPartitions; n++ {
 		if !slices.ContainsFunc(places, func(p place) bool { return keyhash.Partition(p.hash, n) != p.partition }) {
-			r.descriptor.Partitions = n
-			r.note("STORE is lost: %d partitions is the smallest number, from the %d directories on, under which each of %d sampled keys is in its partition.",
-				n, r.dirs, len(places))
-			return nil
+			fits = append(fits, n)
 		}
 	}
+	if len(fits) > 0 {
+		n := likely(fits, places)
+		r.descriptor.Partitions = n
+		r.note("STORE is lost: %d partitions is the smallest likely number, from the %d directories on, under which each of %d sampled keys is in its partition.",
+			n, r.dirs, len(places))
+		return nil
+	}
 	return fmt.Errorf("%w: STORE is lost, and under no partition count are the keys where they were found; give the count with --partitions", kv.ErrInvalidArgument)
+}
+
+// likely returns the smallest of the partition counts that fit, in order, but for those that are a
+// million times less likely than the largest: if only the first of four partitions is left, one
+// partition fits too, but then no key is in the upper three quarters of the hashes.
+func likely(fits []int, places []place) int {
+	distinct := map[uint64]bool{}
+	for _, p := range places {
+		distinct[p.hash] = true
+	}
+	largest := float64(fits[len(fits)-1])
+	i := slices.IndexFunc(fits, func(n int) bool {
+		return float64(len(distinct))*math.Log(largest/float64(n)) <= math.Log(1e6)
+	})
+	return fits[i]
 }
 
 // sample returns the places of some keys of each partition.

@@ -322,6 +322,20 @@ func TestWhatIsNotFilledIsNotRepaired(t *testing.T) {
 	}
 }
 
+// Without STORE and all partitions but the first, one partition would fit, and nothing be missing.
+func TestPartitionsThatAreGoneAreMissed(t *testing.T) {
+	t.Parallel()
+	h := newPlain(t, "first", 300)
+	r := h.repaired(func(disk *vfs.Mem) {
+		replace(t, disk, descriptor.Path(damagedDir), nil)
+		for id := 1; id < partitions; id++ {
+			require.NoError(t, removeTree(disk, descriptor.PartitionDir(damagedDir, id)))
+		}
+	})
+	require.Equal(t, partitions, r.Partitions)
+	require.True(t, r.Lost())
+}
+
 // What a newer kvd wrote is not damage. Nothing is taken for it.
 func TestANewerVersionIsRefused(t *testing.T) {
 	h := newHistory(t)
