@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/replicated"
@@ -44,7 +43,7 @@ func (s *process) checkpointEvent(e replicated.Event) {
 		fields = append(fields, zap.Uint64("index", e.Index))
 	}
 	if e.Total != 0 {
-		fields = append(fields, zap.String("done", bytesize.Format(e.Bytes)), zap.String("of", bytesize.Format(e.Total)))
+		fields = append(fields, zap.Int64("bytes", e.Bytes), zap.Int64("of_bytes", e.Total))
 	}
 	if e.Took != 0 {
 		fields = append(fields, zap.Duration("took", e.Took))

@@ -88,7 +88,11 @@ type checkpoints struct {
 // for a moment, one after the other, and waits for one sync of the log. It reads the frames
 // of one segment of the log, and keeps in memory the manifests and at most one record.
 //
-// Errors: *kv.OverloadError if too many are open; kv.ErrReadOnly if the store was opened
+// A member of a cluster makes a checkpoint that is the store of a single node: the log has what
+// the tables lack, and no more request ids than that. It flushes all partitions first.
+//
+// Errors: *kv.OverloadError if too many are open, or a member takes more writes than it can
+// flush meanwhile; kv.ErrReadOnly if the store was opened
 // read-only; kv.ErrClosed; the error of the log after a failure.
 func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 	defer e.events.Guard()
@@ -100,7 +104,7 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 	case e.opts.ReadOnly:
 		return nil, fmt.Errorf("checkpoint: %w", errOpenedToRead)
 	case e.member != nil:
-		return nil, fmt.Errorf("%w: a member of a cluster makes no checkpoints yet", kv.ErrInvalidArgument)
+		return e.member.checkpointAlone(ctx)
 	}
 	c, err := e.newCheckpoint()
 	if err != nil {

@@ -38,7 +38,7 @@ func (m *member) Checkpoint(ctx context.Context) (_ *Checkpoint, _ Position, err
 	if err != nil {
 		return nil, Position{}, err
 	}
-	at, err := m.hold(c, flushed)
+	at, err := m.hold(c, flushed, time.Now().Add(-nameSpan))
 	if err != nil {
 		return nil, Position{}, err
 	}
@@ -76,11 +76,12 @@ func (m *member) flushVisible(ctx context.Context) (kv.SeqNum, error) {
 	return visible, nil
 }
 
-// hold chooses the position of a checkpoint, and keeps the log after it until unhold.
-func (m *member) hold(c *Checkpoint, flushed kv.SeqNum) (Position, error) {
+// hold chooses the position of a checkpoint, and keeps the log after it until unhold. It is a
+// place that was passed by a time, if that is possible.
+func (m *member) hold(c *Checkpoint, flushed kv.SeqNum, until time.Time) (Position, error) {
 	m.holding.Lock()
 	defer m.holding.Unlock()
-	at, ok := m.places.from(flushed, time.Now().Add(-nameSpan), nameSpanSegments*m.e.opts.SegmentBytes)
+	at, ok := m.places.from(flushed, until, nameSpanSegments*m.e.opts.SegmentBytes)
 	if !ok {
 		return Position{}, &kv.OverloadError{Reason: "checkpoint_position", RetryAfter: time.Second}
 	}

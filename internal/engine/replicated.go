@@ -36,6 +36,11 @@ type ReplicatedLog interface {
 	// may be needed by no node; of those up to most, which is not above free, the store knows
 	// that they are too many to be kept for a node that lags. The log may keep more.
 	Compact(free, most uint64)
+	// Records calls fn with the records that were applied after an index, in their order, until
+	// it returns false or an error. The records are borrowed.
+	//
+	// Errors: that of fn; the cause of ctx; kv.ErrOverloaded; what ended the log.
+	Records(ctx context.Context, after uint64, fn func(record []byte) (more bool, err error)) error
 	// Stats counts what this node has written to its part of the log.
 	Stats() wal.Stats
 	// Compare says what the state of this member was at a version. It does not block. All nodes

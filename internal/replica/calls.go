@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -124,6 +126,70 @@ func (l *Loop) Members(ctx context.Context) ([]Member, error) {
 		return nil, err
 	}
 	return members, nil
+}
+
+// Records calls fn with the records that the state machine has applied after an index, in
+// their order, until it returns false or an error, or those are read that were applied before
+// the call. The log after the index must not be given up meanwhile. The records are borrowed.
+//
+// Errors: that of fn; that of ctx; a kv.OverloadError if too many calls wait; what ended the loop.
+func (l *Loop) Records(ctx context.Context, after uint64, fn func(record []byte) (more bool, err error)) error {
+	upTo := uint64(0)
+	for first := true; first || after < upTo; first = false {
+		entries, applied, err := l.applied(ctx, after)
+		if err != nil {
+			return err
+		}
+		if first {
+			upTo = applied
+		}
+		for _, e := range entries {
+			after = e.GetIndex()
+			if e.GetType() != pb.EntryNormal || len(e.GetData()) == 0 {
+				continue
+			}
+			term, record, err := decodeEntry(e.GetData())
+			if err != nil {
+				return err
+			}
+			if term != e.GetTerm() {
+				continue // no node applies it
+			}
+			if more, err := fn(record); err != nil || !more {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// applied returns some of the entries after an index that are applied, and the index up to
+// which they are.
+func (l *Loop) applied(ctx context.Context, after uint64) ([]*pb.Entry, uint64, error) {
+	type answer struct {
+		entries []*pb.Entry
+		applied uint64
+	}
+	found := make(chan answer, 1)
+	err := l.call(ctx, &call{begin: func(c *Core) error {
+		var a answer
+		c.guard(func() error {
+			if a.applied = c.applied.Index; a.applied > after {
+				a.entries, _ = c.storage.Entries(after+1, a.applied+1, maxMessageBytes) // none, if they were given up
+			}
+			return nil
+		})
+		found <- a
+		return c.err
+	}})
+	if err != nil {
+		return nil, 0, err
+	}
+	a := <-found
+	if a.applied > after && len(a.entries) == 0 {
+		return nil, 0, fmt.Errorf("%w: entry %d was given up", kv.ErrVersionGone, after+1)
+	}
+	return a.entries, a.applied, nil
 }
 
 // Sent says that a node has ended to fetch a checkpoint: see [Core.Sent]. It does not wait. If too

@@ -472,6 +472,35 @@ func TestACheckpointHasTheRequestIDs(t *testing.T) {
 	})
 }
 
+// While a node fetches a checkpoint the leader keeps the log after its position, however much is
+// written.
+func TestTheLogIsKeptForACheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, smallLog)
+		defer c.stop()
+		n := c.follower()
+		c.lag(n)
+		begun, goOn := make(chan struct{}), make(chan struct{})
+		c.onFetch(func(_, _ uint64, name string) error {
+			if strings.HasSuffix(name, ".sst") {
+				c.onFetch(nil)
+				close(begun)
+				<-goOn
+			}
+			return nil
+		})
+		n.start()
+		<-begun
+		c.giveUpLog(2)
+		c.giveUpLog(3)
+		close(goOn)
+		n.awaitInstall()
+		n.catchUp()
+		c.agree()
+		require.Equal(t, 1, c.happened("received", false), "the log was enough after that")
+	})
+}
+
 // A node that was away for a short time gets the log, also what the leader would have given up.
 func TestAShortAbsenceNeedsNoCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

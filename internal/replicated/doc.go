@@ -108,6 +108,13 @@
 // connections, and the readers a second or so, of a node that lagged too far to answer anyway.
 // kvd serve starts the node again in the same process.
 //
+// # Backups
+//
+// A checkpoint for a backup (engine.Engine.Checkpoint) is another one: the store of a single node.
+// Its manifests have no position, and its log, in the format of package wal, is made of the entries
+// that the tables lack. So a backup can be restored where there is no cluster, and is never taken
+// for a node: that would vote under an id whose votes it does not know.
+//
 // # Not here yet
 //
 //   - Archives and opening for reading only are refused on a member.

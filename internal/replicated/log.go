@@ -269,6 +269,11 @@ func (l *Log) Verify(ctx context.Context, progress func(bytes int64), verified f
 // Compact implements engine.ReplicatedLog.
 func (l *Log) Compact(free, most uint64) { l.running().Compact(free, most) }
 
+// Records implements engine.ReplicatedLog.
+func (l *Log) Records(ctx context.Context, after uint64, fn func([]byte) (bool, error)) error {
+	return l.running().Records(ctx, after, fn)
+}
+
 // Done implements engine.ReplicatedLog.
 func (l *Log) Done() <-chan struct{} { return l.running().Done() }
 
