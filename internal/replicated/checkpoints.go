@@ -25,8 +25,14 @@ const (
 	// keepIncoming is for how long what was fetched of a checkpoint is kept, if nothing is
 	// fetched any more.
 	keepIncoming = 10 * time.Minute
-	// makePause is the least time between two attempts to make a checkpoint.
+	// makePause is the least time between two attempts to make a checkpoint, and failPause
+	// that after one which has failed.
 	makePause = time.Second
+	failPause = 10 * time.Second
+	// fetchPause is for how long no offer is taken after a transfer has failed, doubled for
+	// each further one up to maxFetchPause: it may fail again and again, as on a full disk.
+	fetchPause    = time.Second
+	maxFetchPause = time.Minute
 	// progressEvery is how often Report hears how much was fetched.
 	progressEvery = 5 * time.Second
 )
@@ -69,9 +75,11 @@ type checkpoints struct {
 	member   engine.Member // nil before start
 	stopped  bool
 	making   bool
-	tried    time.Time // when the last attempt to make one ended
+	makeAt   time.Time // when the next attempt to make one may begin
 	current  *offer
 	fetching bool // or all is fetched, and has to be installed
+	fetchAt  time.Time
+	failed   int // transfers in a row
 	cleaning *time.Timer
 }
 
@@ -138,7 +146,7 @@ func (c *checkpoints) Offer(good func(replica.Position) bool) (replica.Position,
 		o.lease.Reset(offerLease)
 		return o.at, o.token, true
 	}
-	if !c.making && !c.stopped && time.Since(c.tried) >= makePause {
+	if !c.making && !c.stopped && !time.Now().Before(c.makeAt) {
 		c.making = true
 		c.goLocked(c.make)
 	}
@@ -150,9 +158,10 @@ func (c *checkpoints) make() {
 	begin := time.Now()
 	o, err := c.newOffer()
 	c.mu.Lock()
-	c.making, c.tried = false, time.Now()
+	c.making, c.makeAt = false, time.Now().Add(makePause)
 	switch {
 	case err != nil:
+		c.makeAt = time.Now().Add(failPause)
 	case c.stopped:
 		o.checkpoint.Release()
 		err = kv.ErrClosed
@@ -281,7 +290,7 @@ func (t *Transfer) Release() {
 func (c *checkpoints) Fetch(from uint64, at replica.Position, token []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fetching || c.stopped {
+	if c.fetching || c.stopped || time.Now().Before(c.fetchAt) {
 		return
 	}
 	c.fetching = true
@@ -302,6 +311,10 @@ func (c *checkpoints) Fetch(from uint64, at replica.Position, token []byte) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.fetching = false
+		if c.failed++; err == nil {
+			c.failed = 0
+		}
+		c.fetchAt = time.Now().Add(min(fetchPause<<min(c.failed, 7)/2, maxFetchPause))
 		c.cleanLaterLocked()
 	})
 }

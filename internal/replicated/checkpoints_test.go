@@ -130,10 +130,7 @@ func (n *node) awaitInstall() {
 func (n *node) install() {
 	<-n.store.Failed() // soon, if it is not already
 	require.ErrorIs(n.c.t, n.store.Err(), replica.ErrInstall)
-	require.ErrorIs(n.c.t, n.store.Close(), replica.ErrInstall)
-	n.mu.Lock()
-	n.log, n.store, n.running = nil, nil, nil
-	n.mu.Unlock()
+	n.stop()
 	n.start()
 }
 
