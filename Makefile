@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build test check fuzz crash memory cgroup space freeze fill serializable nemesis bench bench-engines bench-service bench-cluster bench-postgres bench-peers release proto clean
+.PHONY: run build cluster test check fuzz crash memory cgroup space freeze fill serializable nemesis bench bench-engines bench-service bench-cluster bench-postgres bench-peers release proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -11,6 +11,9 @@ run: build ## build and serve on ./kvd-data; stop with Ctrl-C
 
 build: ## bin/kvd and bin/kvbench
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o bin/ ./cmd/...
+
+cluster: build ## three nodes on this machine, and what each says of the cluster; stop with Ctrl-C
+	./scripts/cluster.sh
 
 test: ## every test, under the race detector where a C compiler is present
 	./scripts/test.sh
