@@ -432,10 +432,9 @@ func (l *load) errorsSeen() map[string]int {
 	return maps.Clone(l.errs)
 }
 
-// check judges what the users saw, with the final state of all nodes.
-func (l *load) check(ctx context.Context) *history.Report {
-	db := l.users[0].db
-	logs := []*history.Log{l.final(ctx)}
+// check judges what the users saw, with the final state that db shows.
+func (l *load) check(ctx context.Context, db *kvd.Client) *history.Report {
+	logs := []*history.Log{l.final(ctx, db)}
 	registers := map[string][]porcupine.Operation{}
 	for _, u := range l.users {
 		logs = append(logs, &u.log)
@@ -452,19 +451,19 @@ func (l *load) check(ctx context.Context) *history.Report {
 		assert.GreaterOrEqual(l.t, n, c.acknowledged.Load(), "counter %d lost increments", i)
 		assert.LessOrEqual(l.t, n, c.acknowledged.Load()+c.unknown.Load(), "counter %d was incremented twice for one call", i)
 	}
-	l.checkRegisters(ctx, registers)
+	l.checkRegisters(ctx, db, registers)
 	return history.Check(sharedKeys+int(l.marks.Load())+1, logs...)
 }
 
 // final reads everything once more: every write that was acknowledged is there. The marks tell
 // what became of writes without an answer.
-func (l *load) final(ctx context.Context) *history.Log {
+func (l *load) final(ctx context.Context, db *kvd.Client) *history.Log {
 	var log history.Log
 	u := l.users[0]
 	for _, user := range l.users {
 		for _, k := range user.lost {
 			o := history.Op{Kind: history.Snapshot, Outcome: history.Done, Call: l.now()}
-			require.NoError(l.t, u.db.View(ctx, func(s *kvd.Snapshot) error {
+			require.NoError(l.t, db.View(ctx, func(s *kvd.Snapshot) error {
 				item, err := s.GetItem(ctx, k.Bytes())
 				if err != nil && !errors.Is(err, kvd.ErrNotFound) {
 					return err
@@ -478,7 +477,7 @@ func (l *load) final(ctx context.Context) *history.Log {
 	}
 	o := history.Op{Kind: history.Snapshot, Outcome: history.Done, Call: l.now()}
 	all := history.Scan{To: sharedKeys}
-	require.NoError(l.t, u.db.View(ctx, func(s *kvd.Snapshot) error {
+	require.NoError(l.t, db.View(ctx, func(s *kvd.Snapshot) error {
 		all.Seen, o.ReadVersion = nil, kv.SeqNum(s.Version())
 		for item, err := range s.Scan(ctx, kvd.Between(all.From.Bytes(), all.To.Bytes())) {
 			if err != nil {

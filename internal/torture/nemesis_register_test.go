@@ -124,10 +124,10 @@ func (u *user) register(ctx context.Context) {
 }
 
 // checkRegisters judges the registers, each with a last read.
-func (l *load) checkRegisters(ctx context.Context, registers map[string][]porcupine.Operation) {
+func (l *load) checkRegisters(ctx context.Context, db *kvd.Client, registers map[string][]porcupine.Operation) {
 	for key, ops := range registers {
 		call := l.now()
-		b, err := l.users[0].db.Get(ctx, []byte(key))
+		b, err := db.Get(ctx, []byte(key))
 		if !errors.Is(err, kvd.ErrNotFound) {
 			require.NoError(l.t, err)
 		}

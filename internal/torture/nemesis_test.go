@@ -137,6 +137,8 @@ var faults = []fault{
 			r.start(n)
 		}
 	}, false},
+	{"start a node without its data", func(r *trial) { r.whileWiped(r.follower()) }, false},
+	{"flip a bit in the log of a node", func(r *trial) { r.whileFlipped(r.follower()) }, false},
 	{"kill a node that is cut off", func(r *trial) {
 		n := r.oneOf(r.all)
 		r.isolate(n, r.kindOfCut())
@@ -273,7 +275,9 @@ func TestNemesis(t *testing.T) {
 	}
 	took := time.Since(begun)
 	r.load.end()
-	report := r.load.check(context.Background())
+	db := r.open(t, r.all, kvd.WithTimeout(testwait.Left()))
+	report := r.load.check(context.Background(), db)
+	require.NoError(t, db.Close())
 	r.agree()
 	r.load.close()
 	r.stop(r.others(r.all[0])...)

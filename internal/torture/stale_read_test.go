@@ -31,7 +31,7 @@ func TestAPausedLeaderAnswersNothingOld(t *testing.T) {
 	c := makeNodes(t, 3)
 	c.start(c.all...)
 	db := c.open(t, c.all, kvd.WithTimeout(testwait.Left()))
-	require.NoError(t, db.Put(t.Context(), staleKey, []byte("0")))
+	putStale(t, db, "0")
 	answered := 0
 	for round := 1; round <= rounds; round++ {
 		answered += c.readWhilePaused(t, strconv.Itoa(round))
@@ -42,6 +42,11 @@ func TestAPausedLeaderAnswersNothingOld(t *testing.T) {
 }
 
 var staleKey = []byte("key")
+
+// putStale puts the value, however long the nodes take to choose a leader.
+func putStale(t *testing.T, db *kvd.Client, value string) {
+	testwait.Until(t, func() bool { return db.Put(t.Context(), staleKey, []byte(value)) == nil }, "a write is acknowledged")
+}
 
 // readWhilePaused pauses the leader, puts a value through the others, and reads at the paused node.
 func (c *nodes) readWhilePaused(t *testing.T, value string) (answered int) {
@@ -67,7 +72,7 @@ func (c *nodes) readWhilePaused(t *testing.T, value string) (answered int) {
 	}
 	c.pause(leader)
 	others := c.open(t, c.others(leader), kvd.WithTimeout(testwait.Left()))
-	require.NoError(t, others.Put(t.Context(), staleKey, []byte(value)))
+	putStale(t, others, value)
 	const reads = 16
 	started := make(chan struct{}, reads)
 	for range reads {
