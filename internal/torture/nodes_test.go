@@ -37,7 +37,7 @@ type node struct {
 	id     int // from 1
 	dir    string
 	addr   atomic.Pointer[string] // of the newest life, for clients
-	to     map[int]*link          // by the id of the other node
+	door   *door                  // for the other nodes
 	server *server                // nil: not running
 	paused bool
 }
@@ -46,18 +46,16 @@ type node struct {
 func makeNodes(t *testing.T, size int, flags ...string) *nodes {
 	t.Helper()
 	c := &nodes{t: t, flags: flags}
+	var ids []int
+	var members []string
 	for id := 1; id <= size; id++ {
-		c.all = append(c.all, &node{id: id, dir: filepath.Join(t.TempDir(), fmt.Sprintf("node%d", id)), to: map[int]*link{}})
+		ids = append(ids, id)
+	}
+	for id := 1; id <= size; id++ {
+		c.all = append(c.all, &node{id: id, dir: filepath.Join(t.TempDir(), fmt.Sprintf("node%d", id)), door: newDoor(t, ids...)})
+		members = append(members, fmt.Sprintf("%d=%s", id, c.all[id-1].door.addr()))
 	}
 	for _, n := range c.all {
-		var members []string
-		for _, other := range c.all {
-			l := newLink(t)
-			members = append(members, fmt.Sprintf("%d=%s", other.id, l.addr()))
-			if other != n {
-				n.to[other.id] = l
-			}
-		}
 		out, err := exec.Command(kvdBinary, "cluster", "init", "--data", n.dir, "--node", strconv.Itoa(n.id),
 			"--cluster", "00000000000c1057", "--partitions", "2", "--members", strings.Join(members, ",")).CombinedOutput()
 		require.NoError(t, err, "%s", out)
@@ -97,11 +95,7 @@ func (c *nodes) start(which ...*node) {
 			}
 			return listen != ""
 		}, "the node says where it listens")
-		for _, other := range c.all {
-			if l := other.to[n.id]; l != nil {
-				l.leadTo(listen)
-			}
-		}
+		n.door.leadTo(listen)
 	}
 }
 
@@ -141,9 +135,9 @@ func (c *nodes) resume(n *node) {
 
 // cut sets the links from one node to another, and back if both.
 func (c *nodes) cut(from, to *node, both bool, s linkState) {
-	from.to[to.id].set(s)
+	to.door.links[from.id].set(s)
 	if both {
-		to.to[from.id].set(s)
+		from.door.links[to.id].set(s)
 	}
 }
 
@@ -159,7 +153,7 @@ func (c *nodes) isolate(n *node, s linkState) {
 // heal makes all links carry.
 func (c *nodes) heal() {
 	for _, n := range c.all {
-		for _, l := range n.to {
+		for _, l := range n.door.links {
 			l.set(carries)
 		}
 	}
