@@ -139,6 +139,9 @@ func New(o Options) *Coordinator {
 	return c
 }
 
+// ID returns the id of the partition.
+func (c *Coordinator) ID() int { return c.opts.ID }
+
 // Remember notes the request id of an operation that the log has, if it has one. Before
 // Start only; not safe for concurrent use.
 func (c *Coordinator) Remember(base kv.SeqNum, op *record.Op) {

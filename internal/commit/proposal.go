@@ -54,6 +54,10 @@ type Commit struct {
 	done chan struct{} // closed when decided
 	once sync.Once
 	err  error
+
+	// Memory for the record as the first participant holds it, and for the participants.
+	firstPart part
+	few       [2]*Coordinator
 }
 
 // Propose validates a proposal and appends its record, and returns a Commit to
@@ -105,7 +109,7 @@ func (p *Proposal) propose() (*Commit, error) {
 		c.trace = new(trace.Batch)
 		c.trace.Taken.Set(time.Now())
 	}
-	lay, marks := p.layOut(), p.readMarks(c)
+	lay, marks := p.layOut(c), p.readMarks(c)
 	for i := range p.Shares {
 		p.Shares[i].Coordinator.appendMu.Lock()
 	}
@@ -114,6 +118,7 @@ func (p *Proposal) propose() (*Commit, error) {
 			p.Shares[i].Coordinator.appendMu.Unlock()
 		}
 	}()
+	c.participants = c.few[:0]
 	for _, rec := range lay {
 		c.participants = append(c.participants, rec.coordinator)
 	}
@@ -173,18 +178,22 @@ func (p *Proposal) propose() (*Commit, error) {
 
 // layOut encodes the record and returns what each partition that has a share of
 // it will hold. They have the payload in common.
-func (p *Proposal) layOut() []*part {
+func (p *Proposal) layOut(c *Commit) []*part {
 	var encoder record.Encoder
-	var parts []*part
+	encoder.Grow(p.size())
+	parts := make([]*part, 0, len(p.Shares))
 	together := !p.ofOneKey()
 	for i := range p.Shares {
 		s := &p.Shares[i]
 		if len(s.Ops) == 0 {
 			continue
 		}
-		held := &part{coordinator: s.Coordinator, pending: pending{
-			units: 1, level: p.Durability, together: together,
-		}}
+		held := &c.firstPart
+		if len(parts) > 0 {
+			held = new(part)
+		}
+		held.coordinator, held.units, held.level, held.together = s.Coordinator, 1, p.Durability, together
+		held.hashes = held.few[:0]
 		encoder.Section(s.Coordinator.opts.ID, len(s.Ops))
 		id := p.RequestID
 		for j := range s.Ops {
@@ -209,10 +218,25 @@ func (p *Proposal) ofOneKey() bool {
 	return !slices.ContainsFunc(s.Reads.Keys, func(k partition.ReadKey) bool { return !bytes.Equal(k.Key, s.Ops[0].Key) })
 }
 
+// size is at least what the record takes.
+func (p *Proposal) size() int {
+	const most = 64 // of what is not a key or a value, for each operation or section
+	size := 0
+	for i := range p.Shares {
+		size += most
+		for j := range p.Shares[i].Ops {
+			op := &p.Shares[i].Ops[j]
+			size += most + len(op.Key) + len(op.Value)
+		}
+	}
+	return size
+}
+
 // part is a record over several partitions as one of them holds it.
 type part struct {
 	pending
 	coordinator *Coordinator
+	few         [2]uint64 // memory for hashes
 }
 
 // openForCommit reports whether all participants still have an orchestrator. The

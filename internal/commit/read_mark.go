@@ -23,12 +23,12 @@ type readMark struct {
 	ranges []kv.Range
 }
 
-// readMarks returns the marks of a proposal's shares; nil for one that has none.
+// readMarks returns the marks of a proposal's shares, nil for one that has none; nil if none has.
 func (p *Proposal) readMarks(c *Commit) []*readMark {
-	marks := make([]*readMark, len(p.Shares))
 	if p.ofOneKey() {
-		return marks // no reader of single keys can tell
+		return nil // no reader of single keys can tell
 	}
+	marks := make([]*readMark, len(p.Shares))
 	var ranges []kv.Range // the same in all shares
 	for i := range p.Shares {
 		r := &p.Shares[i].Reads

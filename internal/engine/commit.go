@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/keyhash"
@@ -109,7 +110,7 @@ func (e *Engine) awaitConflictVisible(ctx context.Context, to *writers, lost err
 func (e *Engine) refresh(p *proposal, at kv.SeqNum) error {
 	for i := range p.shares {
 		if r := &p.shares[i].Reads; len(r.Keys)+len(r.Ranges) > 0 {
-			if err := e.partitions[i].Refresh(r); err != nil {
+			if err := e.partitions[p.shares[i].Coordinator.ID()].Refresh(r); err != nil {
 				return err
 			}
 		}
@@ -124,39 +125,63 @@ type proposal struct {
 	to      *writers
 	options kv.WriteOptions
 	bytes   int64
-	shares  []commit.Share // by partition
+
+	shares []commit.Share  // of the partitions concerned, ascending
+	few    [2]commit.Share // memory for shares
+	whole  commit.Proposal
 }
 
 // newProposal distributes the operations of a normalized batch to partitions. A range
 // delete goes to every partition, since each may have keys of the range.
 func (e *Engine) newProposal(to *writers, b *kv.WriteBatch, o kv.WriteOptions) *proposal {
 	o.Durability = e.durability(o.Durability)
-	p := &proposal{e: e, to: to, options: o, bytes: int64(b.Bytes()), shares: make([]commit.Share, len(e.partitions))}
+	p := e.emptyProposal(to, o, int64(b.Bytes()))
 	for _, op := range b.Ops() {
 		if op.Kind == kv.KindRangeDelete {
-			for i := range p.shares {
-				p.shares[i].Ops = append(p.shares[i].Ops, op)
+			for i := range e.partitions {
+				s := p.share(i)
+				s.Ops = append(s.Ops, op)
 			}
 			continue
 		}
-		s := &p.shares[e.route(keyhash.Sum(op.Key))]
+		s := p.share(e.route(keyhash.Sum(op.Key)))
 		s.Ops = append(s.Ops, op)
 	}
 	return p
+}
+
+// emptyProposal returns a proposal to which the caller adds operations of so many bytes.
+func (e *Engine) emptyProposal(to *writers, o kv.WriteOptions, bytes int64) *proposal {
+	p := &proposal{e: e, to: to, options: o, bytes: bytes}
+	p.shares = p.few[:0]
+	return p
+}
+
+// share returns the share of a partition, until another one is added.
+func (p *proposal) share(partition int) *commit.Share {
+	at := len(p.shares)
+	for at > 0 && p.shares[at-1].Coordinator.ID() > partition {
+		at--
+	}
+	if at == 0 || p.shares[at-1].Coordinator.ID() != partition {
+		p.shares = slices.Insert(p.shares, at, commit.Share{Coordinator: p.to.coordinators[partition]})
+		return &p.shares[at]
+	}
+	return &p.shares[at-1]
 }
 
 // read makes the proposal depend on a key that was read at a version: the key must not have
 // been written since.
 func (p *proposal) read(key []byte, at kv.SeqNum) {
 	hash := keyhash.Sum(key)
-	p.shares[p.e.route(hash)].Reads.Read(partition.ReadKey{Key: key, Hash: hash}, at)
+	p.share(p.e.route(hash)).Reads.Read(partition.ReadKey{Key: key, Hash: hash}, at)
 }
 
 // readGuard makes the proposal depend on the read that a condition was evaluated on: the
 // key must be neither written nor expired when the record is appended.
 func (p *proposal) readGuard(found *kv.Lookup) {
 	key := partition.ReadKey{Key: found.Key, Hash: found.Hash}
-	r := &p.shares[p.e.route(found.Hash)].Reads
+	r := &p.share(p.e.route(found.Hash)).Reads
 	r.Read(key, found.ReadVersion)
 	r.Expires(key, found.Expiry)
 }
@@ -196,8 +221,8 @@ func (p *proposal) scanned(ranges []kv.Range, at kv.SeqNum) {
 	if len(ranges) == 0 {
 		return
 	}
-	for i := range p.shares {
-		p.shares[i].Reads.Scanned(ranges, at)
+	for i := range p.e.partitions {
+		p.share(i).Reads.Scanned(ranges, at)
 	}
 }
 
@@ -206,19 +231,7 @@ func (p *proposal) forget() {
 	for i := range p.shares {
 		p.shares[i].Reads = partition.Reads{}
 	}
-}
-
-// concerned returns the shares that are not empty, in the order of partitions.
-func (p *proposal) concerned() []commit.Share {
-	concerned := make([]commit.Share, 0, len(p.shares))
-	for i := range p.shares {
-		s := p.shares[i]
-		if len(s.Ops)+len(s.Reads.Keys)+len(s.Reads.Ranges) > 0 {
-			s.Coordinator = p.to.coordinators[i]
-			concerned = append(concerned, s)
-		}
-	}
-	return concerned
+	p.shares = slices.DeleteFunc(p.shares, func(s commit.Share) bool { return len(s.Ops) == 0 })
 }
 
 // lead returns the coordinator that remembers the request id of the batch: that of the first
@@ -226,7 +239,7 @@ func (p *proposal) concerned() []commit.Share {
 func (p *proposal) lead() *commit.Coordinator {
 	for i := range p.shares {
 		if len(p.shares[i].Ops) > 0 {
-			return p.to.coordinators[i]
+			return p.shares[i].Coordinator
 		}
 	}
 	panic("engine: a batch without operations")
@@ -251,10 +264,11 @@ func (e *Engine) append(ctx context.Context, p *proposal, flush func()) (*commit
 				return nil, err
 			}
 		}
-		c, err := commit.Append(&commit.Proposal{
-			Shares: p.concerned(), Durability: p.options.Durability, RequestID: p.options.RequestID, Timed: p.options.Stages != nil,
-			Settled: func() { e.across.release(p.bytes) },
-		})
+		p.whole = commit.Proposal{
+			Shares: p.shares, Durability: p.options.Durability, RequestID: p.options.RequestID, Timed: p.options.Stages != nil,
+			Settled: p.settled,
+		}
+		c, err := commit.Append(&p.whole)
 		if !errors.Is(err, wal.ErrNoRoomYet) {
 			return c, err
 		}
@@ -264,6 +278,9 @@ func (e *Engine) append(ctx context.Context, p *proposal, flush func()) (*commit
 		}
 	}
 }
+
+// settled gives back what append has taken.
+func (p *proposal) settled() { p.e.across.release(p.bytes) }
 
 // await waits for a commit and returns its outcome.
 func (e *Engine) await(ctx context.Context, to *writers, c *commit.Commit, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {

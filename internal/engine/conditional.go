@@ -255,11 +255,8 @@ func (e *Engine) startConditional(ctx context.Context, to *writers, w *kv.Write,
 			return nil, nil
 		}
 	}
-	p := &proposal{
-		e: e, to: to, options: kv.WriteOptions{Durability: w.Durability, RequestID: w.RequestID, Stages: stages}, bytes: int64(w.Op.Size()),
-		shares: make([]commit.Share, len(e.partitions)),
-	}
-	p.shares[home].Ops = []kv.Op{w.Op}
+	p := e.emptyProposal(to, kv.WriteOptions{Durability: w.Durability, RequestID: w.RequestID, Stages: stages}, int64(w.Op.Size()))
+	p.share(home).Ops = []kv.Op{w.Op}
 	p.readGuard(found)
 	commit, err := e.append(ctx, p, flush)
 	if err != nil && !errors.Is(err, kv.ErrConflict) && !errors.Is(err, partition.ErrStale) {

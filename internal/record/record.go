@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -48,6 +49,9 @@ const (
 
 // Reset empties the encoder and keeps its memory.
 func (e *Encoder) Reset() { e.buf = e.buf[:0] }
+
+// Grow makes room for n more bytes.
+func (e *Encoder) Grow(n int) { e.buf = slices.Grow(e.buf, n) }
 
 // Bytes returns the record, borrowed until the next call on e.
 func (e *Encoder) Bytes() []byte { return e.buf }

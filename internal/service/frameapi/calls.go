@@ -33,6 +33,10 @@ type calls struct {
 	request  *frame.Request
 	caller   service.Caller
 	begun    time.Time
+	// shared is the context of the calls that have the timeout of the first one, which most have:
+	// so they share one timer.
+	shared  *lazyDeadline
+	timeout time.Duration // of shared
 
 	mu struct {
 		sync.Mutex
@@ -50,7 +54,9 @@ func callBytes(f *frame.Request) int64 {
 // on this goroutine. The store keeps no memory of the frame, since a decoded message has a copy.
 func (p *Pipeline) serveCalls(f *frame.Request, t *ReceiveToken, caller service.Caller, begun time.Time) {
 	t.Pass()
-	c := &calls{pipeline: p, request: f, caller: caller, begun: begun}
+	c := &calls{pipeline: p, request: f, caller: caller, begun: begun, timeout: p.timeoutOf(&f.Ops[0])}
+	c.shared = newLazyDeadline(p.ctx, begun.Add(c.timeout))
+	defer c.shared.end()
 	var waiting []*frame.Op
 	for i := range f.Ops {
 		switch op := &f.Ops[i]; {
@@ -70,6 +76,15 @@ func (p *Pipeline) serveCalls(f *frame.Request, t *ReceiveToken, caller service.
 		c.performAll(waiting)
 	}
 	c.flush()
+}
+
+// timeoutOf returns how long a call may take.
+func (p *Pipeline) timeoutOf(op *frame.Op) time.Duration {
+	timeout := time.Duration(op.TimeoutMillis) * time.Millisecond
+	if timeout == 0 {
+		timeout = p.server.Options().Deadline
+	}
+	return min(timeout, p.server.MaxDeadline())
 }
 
 // performAll performs calls that may wait, and answers each soon after it is done.
@@ -131,12 +146,11 @@ func (c *calls) perform(op *frame.Op) (r frame.Result) {
 			r = failedCall(s.Panicked(m, v), op.Tag)
 		}
 	}()
-	timeout := time.Duration(op.TimeoutMillis) * time.Millisecond
-	if timeout == 0 {
-		timeout = s.Options().Deadline
+	ctx := c.shared
+	if timeout := p.timeoutOf(op); timeout != c.timeout {
+		ctx = newLazyDeadline(p.ctx, c.begun.Add(timeout))
+		defer ctx.end()
 	}
-	ctx := newLazyDeadline(p.ctx, c.begun.Add(min(timeout, s.MaxDeadline())))
-	defer ctx.end()
 	call := service.Call{Begun: c.begun, Caller: c.caller}
 	call.Method = m.String()
 	call.Budget.Charge(s.Memory())
