@@ -97,6 +97,36 @@ func TestWaitVisible(t *testing.T) {
 	})
 }
 
+// Each goroutine is woken once, when its number is visible, in whatever order they came.
+func TestWaitsEndAtTheirNumber(t *testing.T) {
+	s := newSequencer(noClock, nil, nil)
+	s.start(10)
+	waits := make(map[kv.SeqNum]chan struct{})
+	for _, seq := range []kv.SeqNum{14, 12, 15, 11, 14, 12} {
+		reached := s.watch(seq)
+		if other := waits[seq]; other != nil {
+			assert.Equal(t, other, reached, "one for those that wait for %d", seq)
+		}
+		waits[seq] = reached
+	}
+	require.Len(t, s.waits, 4)
+	s.Applied(13, 2)
+	for _, to := range []kv.SeqNum{11, 14, 15} {
+		s.Applied(s.Visible()+1, 1)
+		require.Equal(t, to, s.Visible())
+		for seq, reached := range waits {
+			select {
+			case <-reached:
+				assert.LessOrEqual(t, seq, to)
+			default:
+				assert.Greater(t, seq, to)
+			}
+		}
+	}
+	assert.Empty(t, s.waits)
+	assert.Nil(t, s.watch(15))
+}
+
 func noClock() uint64 { return 0 }
 
 // S3, S4: whatever is pinned, or will be, Horizon has its number or a lower one,
