@@ -235,6 +235,41 @@ func TestPowerIsLostWhileACheckpointIsInstalled(t *testing.T) {
 	})
 }
 
+// A node has received all of a checkpoint, and is killed before its log begins anew. It starts with
+// the old state, which fits the log.
+func TestWhatWasReceivedIsNotInstalledBeforeTheLogSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, smallLog)
+		defer c.stop()
+		n := c.follower()
+		c.lag(n)
+		n.start()
+		var mu sync.Mutex
+		var image *vfs.Mem
+		n.fs.SetHook(func(vfs.Step) {
+			mu.Lock()
+			defer mu.Unlock()
+			if _, err := n.fs.Stat("data/incoming/COMPLETE"); err == nil && image == nil {
+				image = n.fs.KillImage()
+			}
+		})
+		n.awaitInstall()
+		n.fs.SetHook(nil)
+		n.stop()
+		require.NotNil(t, image)
+		_, err := backup.Received(image, "data")
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		_, err = c.leader().log.HandOver(t.Context()) // as in the test before
+		require.NoError(t, err)
+		n.fs = image
+		n.start()
+		n.catchUp()
+		c.agree()
+		require.Equal(t, 2, c.happened("received", false))
+	})
+}
+
 // A node whose log begins at the position of a checkpoint that is gone does not start.
 func TestANodeDoesNotStartWithoutItsCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
