@@ -36,6 +36,7 @@ func sample() *Source {
 	stats.Log.FrameUnits.Record(40)
 	stats.Log.FrameBytes.Record(5000)
 	stats.Cache.Hits, stats.Cache.Misses = 7, 8
+	stats.Cache.ValueHits, stats.Cache.ValueMisses = 9, 10
 	p := &stats.Partitions[0]
 	for _, ops := range []uint64{1, 16, 2048} {
 		p.Writes.Record(ops)
@@ -257,7 +258,7 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 		`kvd_cluster_peer_queue_bytes{lane="small",node="2"} 80`, `kvd_cluster_peer_dropped_total{lane="appends",node="2"} 82`,
 		`kvd_cluster_peer_sent_total{node="2"} 83`, `kvd_cluster_peer_sent_bytes_total{node="2"} 84`,
 		`kvd_cluster_peer_received_total{node="2"} 85`, `kvd_cluster_peer_not_taken_total{node="2"} 86`,
-		`kvd_cache_requests_total{result="hit"} 7`, "kvd_snapshots_open 4", "kvd_checkpoints_open 2", "kvd_checkpoint_oldest_seconds 60", "go_goroutines ", "process_open_fds ",
+		`kvd_cache_requests_total{result="hit"} 7`, `kvd_cache_value_requests_total{result="hit"} 9`, `kvd_cache_value_requests_total{result="miss"} 10`, "kvd_snapshots_open 4", "kvd_checkpoints_open 2", "kvd_checkpoint_oldest_seconds 60", "go_goroutines ", "process_open_fds ",
 	} {
 		assert.Contains(t, page, "\n"+series)
 	}

@@ -84,7 +84,8 @@ var (
 	walTail     = describe("kvd_wal_tail_dropped_bytes", "Bytes that recovery dropped at the end of the commit log; never acknowledged as synced.")
 
 	cacheRequests = describe("kvd_cache_requests_total", "Block reads by whether the cache had the block.", "result")
-	cacheBytes    = describe("kvd_cache_bytes", "Memory of the block cache in use.")
+	cachedValues  = describe("kvd_cache_value_requests_total", "Lookups of values that are stored apart from their keys, by whether the cache had the value.", "result")
+	cacheBytes    = describe("kvd_cache_bytes", "Memory of the cache of blocks and values in use.")
 	conflicts     = describe("kvd_conflicts_total", "Conditional writes and commits that met a conflicting write and were retried or refused.")
 	duplicates    = describe("kvd_dedup_hits_total", "Writes with a request id that had been applied before and were not applied again.")
 	snapshots     = describe("kvd_snapshots_open", "Snapshots under lease.")
@@ -293,6 +294,8 @@ func (s sink) store(st *engine.Stats) {
 	s.log(&st.Log)
 	s.counter(cacheRequests, st.Cache.Hits, "hit")
 	s.counter(cacheRequests, st.Cache.Misses, "miss")
+	s.counter(cachedValues, st.Cache.ValueHits, "hit")
+	s.counter(cachedValues, st.Cache.ValueMisses, "miss")
 	s.number(cacheBytes, float64(st.Cache.Bytes))
 	s.counter(conflicts, st.Conflicts)
 	s.counter(duplicates, st.Duplicates)

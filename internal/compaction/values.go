@@ -116,7 +116,7 @@ func (s *separator) add(ctx context.Context, value []byte) (kv.ValuePointer, err
 }
 
 // finish completes the current value file, if there is one. It stays in the page
-// cache, because values have no other cache.
+// cache: no other cache has its values yet.
 func (s *separator) finish(ctx context.Context) error {
 	if s.file == nil {
 		return nil

@@ -35,7 +35,7 @@ type Options struct {
 	// MemtableBytes bounds the memtables of all partitions together; default 128
 	// MiB. Writers are slowed from three quarters of it on.
 	MemtableBytes int64
-	// CacheBytes bounds the block cache; default 128 MiB.
+	// CacheBytes bounds the cache of blocks and separated values; default 128 MiB.
 	CacheBytes int64
 	// SegmentBytes is the size of a log segment; default 64 MiB, or 1/64 of a disk that is
 	// smaller than 4 GiB.

@@ -18,7 +18,8 @@ import (
 // empty key, the error of ctx if it ended before the read began, and a
 // *kv.CorruptionError if a block that the read needs is damaged.
 // Cost: no I/O if a memtable has the key; otherwise at most one block for each run whose
-// filter admits the key, commonly one.
+// filter admits the key, commonly one, and the value if it is separated, unless the cache
+// has them.
 func (e *Engine) Get(ctx context.Context, key []byte) (kv.Item, error) {
 	one := oneReadPool.Get().(*oneRead)
 	defer oneReadPool.Put(one)

@@ -291,8 +291,8 @@ func TestStagesOfReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := faultfs.Wrap(vfs.NewMem(), nil)
 		o := small(disk)
-		o.ValueThreshold = 1 // values are apart and not cached
-		o.Reads.Runners = 2  // or reads of a slow disk would not wait for each other
+		o.ValueThreshold, o.CacheBytes = 1, 1 // values are apart and not cached
+		o.Reads.Runners = 2                   // or reads of a slow disk would not wait for each other
 		e := open(t, o)
 		keys := keysIn(e, 0, 3)
 		across := append(acrossKeys(e), keys...)

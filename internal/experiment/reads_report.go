@@ -139,7 +139,7 @@ func readCosts(pairs []readsOf) *report.Table {
 	t := &report.Table{
 		Head: []string{"distribution", "threads", "file reads/s", "file reads a read", "bytes a read", "disk a read", "disk/s"},
 		Caption: "File reads and bytes: what the store asked the files for. Disk: bytes that the disk delivered, with the kernel's read-ahead. " +
-			"Values of 256 bytes and more lie apart from their keys, in files that the block cache does not hold.",
+			"Values of 256 bytes and more lie apart from their keys, in files of their own; the block cache holds those that are read often, one by one.",
 	}
 	for i := range pairs {
 		p := &pairs[i]

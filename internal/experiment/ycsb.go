@@ -143,7 +143,7 @@ func (y *ycsb) overview() report.Section {
 	}
 	return report.Section{
 		Title: "Overview", Tables: []*report.Table{t},
-		Text: []string{"A record is one value. Values of 256 bytes and more lie apart from their keys, in files that the block cache does not hold, so its size matters less than in a store that keeps them together."},
+		Text: []string{"A record is one value. Values of 256 bytes and more lie apart from their keys; the block cache holds those that are read often, one by one, without their neighbours."},
 	}
 }
 

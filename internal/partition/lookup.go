@@ -195,7 +195,7 @@ func (l *lookup) gather(depth int) (more bool) {
 			}
 			more = true
 			if table := run.find(q.Key); table >= 0 {
-				l.asks = append(l.asks, sstable.Ask{Reader: run.readers[table], Query: q})
+				l.asks = append(l.asks, sstable.Ask{Reader: run.readers[table], Query: q, Values: s.p.cached, Searched: s.searched})
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/memtable"
 	"github.com/kvd-db/kvd/internal/record"
+	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/valuefile"
 	"github.com/kvd-db/kvd/internal/wal"
 )
@@ -58,9 +59,10 @@ type Partition struct {
 	files    *manifest.Set
 	tables   tableSet
 	values   *valuefile.Set
-	flushing sync.Mutex // one flush at a time: see the package comment
-	merging  sync.Mutex // one compaction at a time
-	showing  sync.Mutex // see showCurrent; taken under the two above
+	cached   *sstable.Values // of the value files
+	flushing sync.Mutex      // one flush at a time: see the package comment
+	merging  sync.Mutex      // one compaction at a time
+	showing  sync.Mutex      // see showCurrent; taken under the two above
 
 	damaged damagedFiles
 
@@ -98,6 +100,7 @@ func Open(o Options) (*Partition, error) {
 	p.files = files
 	p.tables.init()
 	p.values = valuefile.NewSet(p.openValues)
+	p.cached = o.Cache.NewValues()
 	levels, err := p.openLevels(files.Acquire())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", o.ID, err), p.tables.closeAll())

@@ -108,6 +108,7 @@ func (p *Partition) removeFile(kind manifest.FileKind, num kv.FileNum) {
 	drop := p.tables.drop
 	if kind == manifest.FileValues {
 		drop = p.values.Drop
+		p.cached.Drop(num)
 	}
 	err := p.opts.FS.Remove(p.fileName(kind, num))
 	if errors.Is(err, fs.ErrNotExist) && p.opts.AllowDamaged {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/valuefile"
 	"github.com/kvd-db/kvd/internal/verify"
 )
@@ -52,6 +53,7 @@ func (p *Partition) readApart(open []openRead) (waited bool) {
 			return false
 		}
 		q.Value, waited, q.Err = p.values.TimedRead(q.Pointer, q.Value)
+		p.keep(q)
 		return waited
 	}
 	var fetches []valuefile.Fetch
@@ -68,7 +70,16 @@ func (p *Partition) readApart(open []openRead) (waited bool) {
 		if q := &open[i].query; q.Apart {
 			q.Value, q.Err = fetches[0].Value, fetches[0].Err
 			fetches = fetches[1:]
+			p.keep(q)
 		}
 	}
 	return waited
+}
+
+// keep offers a value that was read and verified to the cache. The query's read state keeps
+// its file, so removeFile, which drops the values of the file, comes later.
+func (p *Partition) keep(q *sstable.Query) {
+	if q.Err == nil {
+		p.cached.Add(q.Pointer, q.Value)
+	}
 }

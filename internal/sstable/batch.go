@@ -50,7 +50,8 @@ type run struct {
 var batchPool = sync.Pool{New: func() any { return new(batch) }}
 
 // GetBatch does for every ask what Get does for one, in one pass over all files. Asks
-// whose block is cached are answered as by GetCached. Each other block is read once:
+// whose block is cached are answered as by GetCached. A query whose value is apart and not
+// in the ask's Values is answered with the pointer. Each other block is read once:
 // blocks are read in the order of their files, adjacent blocks by one read, and
 // separate reads run concurrently if the disk is slow. A damaged block fails only the
 // queries that need it. It reports whether a read waited for the disk.
@@ -235,6 +236,9 @@ func (b *batch) finish(g *group, block block, err error) {
 	g.r.cache.insert(g.block, block.data)
 	for _, a := range b.missing[g.first:g.end] {
 		g.r.search(a.Query, a.at, &block, a.covered)
+		if a.Query.Apart {
+			a.Values.answer(a.Query)
+		}
 	}
 }
 

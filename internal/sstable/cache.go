@@ -11,7 +11,7 @@ const (
 	minShardBytes  = 1 << 20
 	// cachedOverhead is the cost of a cached block besides its bytes: its queue entry and
 	// the allocator's rounding. Estimated.
-	cachedOverhead = 64
+	cachedOverhead = 96
 	// newShare: one in this many bytes of a shard is for the short queue.
 	newShare = 10
 	// maxChances is how many used blocks one insert requeues before it drops a block even
@@ -22,8 +22,8 @@ const (
 	maxUses = 3
 )
 
-// Cache keeps verified data blocks of many files in memory, within a bound of
-// bytes that it never exceeds.
+// Cache keeps verified data blocks of many files, and separated values, in memory, within
+// a bound of bytes that it never exceeds. For values see Values; the rest is of blocks.
 //
 // Readers find blocks without the cache: each Reader has a slot per data block, and a
 // hit is one atomic load of that slot, which points to the bytes of the block. The
@@ -36,6 +36,7 @@ const (
 type Cache struct {
 	shards []cacheShard
 	files  atomic.Uint64
+	sets   atomic.Uint64 // of Values
 	counts counts
 }
 
@@ -56,25 +57,29 @@ type cacheShard struct {
 	// places holds both queues as doubly linked lists, without gaps. The first two places
 	// are the ends of the queues and hold no blocks. Empty until the first insert.
 	places []cached
+	values valueShard
 	_      [64]byte // two shards share no cache line
 }
 
 // queue identifies a queue. It is also the index of its sentinel in places, which links
 // to its oldest and its newest block.
-type queue uint32
+type queue uint8
 
 const (
 	short queue = iota
 	long
 )
 
-// cached is a block in the cache: block i of a file.
+// cached is a block in the cache, block i of a file, or a value.
 type cached struct {
-	file         *fileCache
-	i            uint32
-	bytes        uint32 // with the overhead
+	file         *fileCache // nil: it is a value
+	value        *byte      // the first of a value
+	key          valueKey   // of a value
+	i            uint32     // of a value: its length
+	bytes        uint32     // with the overhead
+	older, newer uint32     // places
 	queue        queue
-	older, newer uint32 // places
+	uses         uint8 // of a value: see maxUses
 }
 
 func (c *cached) slot() *cacheSlot { return &c.file.slots[c.i] }
@@ -82,8 +87,11 @@ func (c *cached) slot() *cacheSlot { return &c.file.slots[c.i] }
 // CacheStats holds the counters of a cache.
 type CacheStats struct {
 	Hits, Misses uint64 // of point reads, and of the first blocks of scans that fill the cache
-	Bytes        int64  // held now
-	Capacity     int64
+	// ValueHits and ValueMisses count the lookups of separated values. A read that misses may
+	// look twice.
+	ValueHits, ValueMisses uint64
+	Bytes                  int64 // held now
+	Capacity               int64
 }
 
 // NewCache returns a cache of at most this many bytes.
@@ -107,6 +115,8 @@ func (c *Cache) Stats() CacheStats {
 		s.Capacity += shard.capacity
 		shard.mu.Lock()
 		s.Bytes += shard.used
+		s.ValueHits += shard.values.hits
+		s.ValueMisses += shard.values.misses
 		shard.mu.Unlock()
 	}
 	return s
@@ -250,25 +260,40 @@ func (s *cacheShard) insert(c cached, contents []byte) {
 	if slot.first.Load() != nil {
 		return // another reader inserted it first
 	}
-	if len(s.places) == 0 {
-		s.places = []cached{short: {}, long: {older: uint32(long), newer: uint32(long)}}
-	}
-	for chances := maxChances; s.used+int64(c.bytes) > s.capacity; chances-- {
-		s.shrinkLocked(chances > 0)
+	if !s.makeRoomLocked(int64(c.bytes)) {
+		return
 	}
 	if slot.place != 0 && s.dropped-slot.place < uint32(len(s.places)) {
 		c.queue = long // a ghost
 	}
-	slot.place = uint32(len(s.places))
-	s.places = append(s.places, c)
-	s.joinLocked(slot.place)
-	s.used += int64(c.bytes)
+	slot.place = s.addLocked(c)
 	slot.first.Store(unsafe.SliceData(contents)) // #nosec G103 -- a slice would not be one atomic word
+}
+
+// makeRoomLocked drops blocks and values until there is room for bytes. It reports false if
+// there is none although none are left.
+func (s *cacheShard) makeRoomLocked(bytes int64) bool {
+	for chances := maxChances; s.used+bytes > s.capacity && len(s.places) > 2; chances-- {
+		s.shrinkLocked(chances > 0)
+	}
+	return s.used+bytes <= s.capacity
+}
+
+// addLocked adds c to its queue and returns its place.
+func (s *cacheShard) addLocked(c cached) (at uint32) {
+	if len(s.places) == 0 {
+		s.places = []cached{short: {}, long: {older: uint32(long), newer: uint32(long)}}
+	}
+	at = uint32(len(s.places))
+	s.places = append(s.places, c)
+	s.joinLocked(at)
+	s.used += int64(c.bytes)
+	return at
 }
 
 // shrinkLocked drops the oldest block of a queue or, if mayGoOn is set, requeues it if
 // it was used.
-// REQUIRES: a block is cached.
+// REQUIRES: a block or a value is cached.
 func (s *cacheShard) shrinkLocked(mayGoOn bool) {
 	from := long
 	if s.usedNew > s.capacity/newShare || s.places[long].newer == uint32(long) {
@@ -276,20 +301,42 @@ func (s *cacheShard) shrinkLocked(mayGoOn bool) {
 	}
 	at := s.places[from].newer
 	c := &s.places[at]
-	switch slot := c.slot(); {
-	case mayGoOn && c.file.takeUse(c.i):
+	switch {
+	case mayGoOn && c.takeUse():
 		s.leaveLocked(at)
 		c.queue = long
 		s.joinLocked(at)
 		if from == short {
-			c.file.forgetUses(c.i)
+			c.forgetUses()
 		}
 	case from == short:
+		file, i := c.file, c.i
 		s.removeLocked(at)
 		s.dropped = max(s.dropped+1, 1)
-		slot.place = s.dropped
+		if file != nil {
+			file.slots[i].place = s.dropped
+		}
 	default:
 		s.removeLocked(at)
+	}
+}
+
+// takeUse reports whether a block or value has a use, and removes one.
+func (c *cached) takeUse() bool {
+	if c.file != nil {
+		return c.file.takeUse(c.i)
+	}
+	if c.uses == 0 {
+		return false
+	}
+	c.uses--
+	return true
+}
+
+func (c *cached) forgetUses() {
+	c.uses = 0
+	if c.file != nil {
+		c.file.forgetUses(c.i)
 	}
 }
 
@@ -326,21 +373,34 @@ func (s *cacheShard) linkLocked(at uint32) {
 	s.places[c.older].newer, s.places[c.newer].older = at, at
 }
 
-// removeLocked removes the block at a place and empties its slot. The block at the last
-// place moves into the gap.
+// removeLocked removes the block or value at a place and empties its slot. The one at the
+// last place moves into the gap.
 func (s *cacheShard) removeLocked(at uint32) {
 	s.leaveLocked(at)
-	c := s.places[at]
-	c.slot().first.Store(nil)
-	c.slot().place = 0
-	c.file.forgetUses(c.i)
+	c := &s.places[at]
 	s.used -= int64(c.bytes)
+	if c.file == nil {
+		delete(s.values.places, c.key)
+	} else {
+		c.slot().first.Store(nil)
+		c.slot().place = 0
+		c.forgetUses()
+	}
 	last := uint32(len(s.places) - 1)
 	if at != last {
 		s.places[at] = s.places[last]
-		s.places[at].slot().place = at
+		s.placedLocked(at)
 		s.linkLocked(at)
 	}
 	s.places[last] = cached{}
 	s.places = s.places[:last]
+}
+
+// placedLocked records that a block or value is now at this place.
+func (s *cacheShard) placedLocked(at uint32) {
+	if c := &s.places[at]; c.file == nil {
+		s.values.places[c.key] = at
+	} else {
+		c.slot().place = at
+	}
 }

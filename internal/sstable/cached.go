@@ -11,6 +11,10 @@ import (
 type Ask struct {
 	Reader *Reader
 	Query  *Query
+	// Values, if not nil, may have the value if it is separated. Searched: it does not, unless
+	// the block is not cached either, as GetCached has found just before.
+	Values   *Values
+	Searched bool
 	// Missing: the file may have the answer, but not in memory. The query is unchanged.
 	Missing bool
 
@@ -20,7 +24,7 @@ type Ask struct {
 }
 
 // GetCached answers from memory alone, as Get would: if it needs a block that is not
-// cached, or a separated value, the ask becomes Missing.
+// cached, or a separated value that Values does not have, the ask becomes Missing.
 //
 // It makes several passes over the asks: to touch the filter lines, to find the blocks,
 // to touch their fronts, to touch the entries that the fronts lead to, and to search.
@@ -97,21 +101,29 @@ func (a *Ask) search(apart bool) {
 	}
 	var h header
 	found, ok := a.block.find(a.Query.Key, a.Query.Hash, a.Query.At, &h)
-	if found && h.apart && h.seq >= a.covered && !apart && a.wantsApart(&h) {
-		a.Missing = true
-	} else if !ok || !a.Query.answer(&a.block, &h, found, a.covered) {
+	var value []byte
+	if found && h.apart && h.seq >= a.covered && !apart {
+		p, wanted := a.wantsApart(&h)
+		if value = a.Values.get(p, wanted); wanted && value == nil {
+			a.Missing = true
+			a.block = block{}
+			return
+		}
+	}
+	if !ok || !a.Query.answer(&a.block, &h, found, a.covered) {
 		a.Query.fail(a.Reader.malformed(a.at))
+	} else if a.Query.Apart && value != nil {
+		a.Query.receive(value)
+	} else if a.Query.Apart && !a.Searched {
+		a.Values.answer(a.Query)
 	}
 	a.block = block{}
 }
 
-// wantsApart reports whether the query needs the bytes of a separated value. For a
-// malformed pointer it reports true, so that the caller reads the value and meets the
-// error.
-func (a *Ask) wantsApart(h *header) bool {
-	if a.Query.Want == kv.WantAny {
-		return true
-	}
+// wantsApart returns the pointer of an entry, and whether the query needs the bytes of its
+// value. For a malformed pointer it reports true, so that the caller reads the value and
+// meets the error.
+func (a *Ask) wantsApart(h *header) (p kv.ValuePointer, wants bool) {
 	p, ok := kv.ParseValuePointer(a.block.value(h))
-	return !ok || a.Query.Want.Takes(int(p.Length))
+	return p, !ok || a.Query.Want.Takes(int(p.Length))
 }

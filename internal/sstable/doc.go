@@ -10,7 +10,8 @@
 //	          safe for concurrent use
 //	Salvage   every entry of a damaged file whose block verifies
 //	Query     one point read, passed from file to file until one answers
-//	Cache     verified data blocks of all open files, bounded in bytes
+//	Cache     verified data blocks of all open files, and values, bounded in bytes
+//	Values    the values of one partition in the Cache
 //
 // I1. What Finish reported is durable, except for the directory entry.
 // I2. A read detects a change of any byte that it uses: all contents are covered
@@ -34,7 +35,9 @@
 // The value of a put may be in a value file (package valuefile): the entry then holds
 // a kv.ValuePointer. This package counts what a table needs of each value file and
 // returns pointers unchanged. It reads no values: a merge does not need them, and a
-// caller that does reads the values of many tables together.
+// caller that does reads the values of many tables together, and offers what it has read
+// and verified to Values. Point reads take a value from there. Scans neither look for
+// values there nor add any.
 //
 // # Compression
 //
