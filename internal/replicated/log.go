@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -228,7 +229,8 @@ func (l *Log) Status() replica.Status { return l.running().Status() }
 func (l *Log) Transfer(to uint64) { l.running().Transfer(to) }
 
 // HandOver lets the voter that lacks least lead in place of this node, if this one leads, and
-// returns which one does. It returns 0 if this node does not lead.
+// returns which one does. It returns 0 if this node does not lead. While a change of the
+// configuration is under way it tries again, until ctx ends.
 //
 // Errors: those of replica.Loop.TransferTo, as when no other voter answers.
 func (l *Log) HandOver(ctx context.Context) (leader uint64, err error) {
@@ -236,7 +238,17 @@ func (l *Log) HandOver(ctx context.Context) (leader uint64, err error) {
 	if loop == nil || !loop.Status().Leading {
 		return 0, nil
 	}
-	return loop.TransferTo(ctx, 0)
+	for {
+		leader, err = loop.TransferTo(ctx, 0)
+		if !errors.Is(err, replica.ErrBusy) {
+			return leader, err
+		}
+		select { // a change of the configuration is under way
+		case <-time.After(replica.TickInterval):
+		case <-ctx.Done():
+			return 0, err
+		}
+	}
 }
 
 // Propose implements engine.ReplicatedLog.
