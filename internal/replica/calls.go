@@ -228,6 +228,11 @@ func (l *Loop) call(ctx context.Context, c *call) error {
 	case err := <-c.ended:
 		return err
 	case <-ctx.Done():
+		select {
+		case err := <-c.ended: // before ctx did: what it led to may have ended ctx
+			return err
+		default:
+		}
 		c.gaveUp.Store(true)
 		return ctx.Err()
 	}
