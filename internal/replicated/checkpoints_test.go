@@ -459,7 +459,7 @@ func TestANewNodeGetsACheckpoint(t *testing.T) {
 		c.nodes = append(c.nodes, joins)
 		joins.start()
 		time.Sleep(3 * time.Second)
-		require.Zero(t, joins.log.Status().Term, "it votes for nobody, itself included")
+		require.Zero(t, joins.log.Status().Term, "it has given no vote, not even to itself")
 		leader := c.leader(joins.id)
 		require.NoError(t, leader.log.running().Reconfigure(t.Context(), replica.Change{Kind: replica.AddLearner, Node: joins.id}))
 		joins.awaitInstall()
