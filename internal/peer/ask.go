@@ -54,7 +54,7 @@ func (n *Network) Ask(ctx context.Context, node uint64, q *peerpb.AskRequest) (*
 	if m == nil {
 		return nil, fmt.Errorf("%w: node %d is no member of the group, as far as this node knows", kv.ErrInvalidArgument, node)
 	}
-	me := identity{cluster: n.options.Cluster, from: n.options.Node, to: node, layout: n.options.Layout, store: n.options.Store}
+	me := n.calls(node, noLane)
 	stream, err := peerpb.NewPeerServiceClient(m.small.conn).Ask(metadata.NewOutgoingContext(ctx, me.metadata()))
 	if err == nil {
 		_ = stream.Send(q) // why it fails says CloseAndRecv
@@ -87,7 +87,7 @@ func (s *service) Ask(stream grpc.ClientStreamingServer[peerpb.AskRequest, peerp
 	if err != nil {
 		return err
 	}
-	if err := stream.SendHeader(identity{cluster: hello.cluster, from: hello.to, to: hello.from, layout: n.options.Layout}.metadata()); err != nil {
+	if err := stream.SendHeader(n.answers(hello).metadata()); err != nil {
 		return err
 	}
 	a, err := (*answer)(stream.Context(), from.id, q)

@@ -36,7 +36,7 @@ func (n *Network) Compare(ctx context.Context, node uint64, mine Digest) (theirs
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	me := identity{cluster: n.options.Cluster, from: n.options.Node, to: node, layout: n.options.Layout}
+	me := n.calls(node, noLane)
 	stream, err := peerpb.NewPeerServiceClient(m.small.conn).Compare(metadata.NewOutgoingContext(ctx, me.metadata()))
 	if err != nil {
 		return Digest{}, explain(err)
@@ -63,8 +63,7 @@ func (s *service) Compare(stream grpc.BidiStreamingServer[peerpb.CompareRequest,
 	if hear == nil {
 		return status.Error(codes.Unavailable, "this node compares nothing")
 	}
-	answer := identity{cluster: hello.cluster, from: hello.to, to: hello.from, layout: s.network.options.Layout}
-	if err := stream.SendHeader(answer.metadata()); err != nil {
+	if err := stream.SendHeader(s.network.answers(hello).metadata()); err != nil {
 		return err
 	}
 	r, err := stream.Recv()

@@ -59,8 +59,7 @@ func (s *service) Files(stream grpc.BidiStreamingServer[peerpb.FilesRequest, pee
 	case !n.sending.CompareAndSwap(false, true):
 		return status.Error(codes.ResourceExhausted, "this node sends files to another node; try again later")
 	}
-	answer := identity{cluster: hello.cluster, from: hello.to, to: hello.from, layout: n.options.Layout}
-	if err := stream.SendHeader(answer.metadata()); err != nil {
+	if err := stream.SendHeader(n.answers(hello).metadata()); err != nil {
 		n.sending.Store(false)
 		return err
 	}
@@ -233,7 +232,7 @@ func (n *Network) Files(ctx context.Context, node uint64, token []byte) (*Remote
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	f := &RemoteFiles{conn: conn, cancel: cancel}
-	if err := f.begin(ctx, identity{cluster: n.options.Cluster, from: n.options.Node, to: node, layout: n.options.Layout, store: n.options.Store}, token); err != nil {
+	if err := f.begin(ctx, n.calls(node, noLane), token); err != nil {
 		return nil, errors.Join(fmt.Errorf("files of node %d: %w", node, err), f.Close())
 	}
 	return f, nil

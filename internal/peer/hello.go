@@ -51,6 +51,20 @@ func (i identity) fits(me uint64, mine Layout) error {
 	return fmt.Errorf("the store of node %d has %s, that of node %d has %s: make the one that differs again, by kvd cluster init with the same --partitions", i.from, i.layout, me, mine)
 }
 
+// noLane is the lane of calls that are no stream of messages.
+const noLane = peerpb.Lane_LANE_UNSPECIFIED
+
+// calls returns what this node says in a call of another one.
+func (n *Network) calls(to uint64, lane peerpb.Lane) identity {
+	o := &n.options
+	return identity{cluster: o.Cluster, from: o.Node, to: to, lane: lane, layout: o.Layout, store: o.Store}
+}
+
+// answers returns what this node says to a caller.
+func (n *Network) answers(hello identity) identity {
+	return identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout}
+}
+
 func (i identity) metadata() metadata.MD {
 	b, _ := proto.Marshal(&peerpb.Hello{
 		Version: protocolVersion, Cluster: i.cluster, From: i.from, To: i.to, Lane: i.lane,

@@ -103,8 +103,7 @@ func (l *lane) stream(ctx context.Context) (connected bool, err error) {
 
 // open makes a stream to the node, and waits until that has said which one it is.
 func (l *lane) open(ctx context.Context) (grpc.ClientStreamingClient[peerpb.Packet, peerpb.MessagesResponse], error) {
-	o := &l.network.options
-	me := identity{cluster: o.Cluster, from: o.Node, to: l.to.id, lane: l.kind, layout: o.Layout, store: o.Store}
+	me := l.network.calls(l.to.id, l.kind)
 	stream, err := peerpb.NewPeerServiceClient(l.conn).Messages(metadata.NewOutgoingContext(ctx, me.metadata()))
 	if err != nil {
 		return nil, explain(err)

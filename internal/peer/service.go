@@ -35,8 +35,7 @@ func (s *service) Messages(stream grpc.ClientStreamingServer[peerpb.Packet, peer
 	for _, l := range from.lanes() {
 		l.wake()
 	}
-	answer := identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout}
-	if err := stream.SendHeader(answer.metadata()); err != nil {
+	if err := stream.SendHeader(n.answers(hello).metadata()); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
