@@ -220,7 +220,15 @@ func (c *checker) store() error {
 
 // clock checks CLOCK. A store without CLOCK never had a key that expires.
 func (c *checker) clock() error {
-	f := c.files[descriptor.ClockName]
+	return c.ofStore(descriptor.ClockName, func(*File) error {
+		_, err := descriptor.ReadClock(c.fsys, c.dir, c.storeID)
+		return err
+	})
+}
+
+// ofStore checks a file that names the id of the store, if there is one.
+func (c *checker) ofStore(name string, read func(*File) error) error {
+	f := c.files[name]
 	if f == nil {
 		return nil
 	}
@@ -229,27 +237,19 @@ func (c *checker) clock() error {
 		f.Note = "not checked: it names the id in STORE"
 		return nil
 	}
-	_, err := descriptor.ReadClock(c.fsys, c.dir, c.storeID)
-	return c.found(f, err)
+	return c.found(f, read(f))
 }
 
 // nodeFile checks NODE, of a node of a cluster.
 func (c *checker) nodeFile() error {
-	f := c.files[descriptor.NodeName]
-	if f == nil {
-		return nil
-	}
-	defer c.advance(f.Bytes)
-	if !c.haveStore {
-		f.Note = "not checked: it names the id in STORE"
-		return nil
-	}
-	node, err := descriptor.ReadNode(c.fsys, c.dir, c.storeID)
-	if err == nil {
-		c.node = &node
-		f.Note = fmt.Sprintf("node %d of cluster %016x", node.Node, node.Cluster)
-	}
-	return c.found(f, err)
+	return c.ofStore(descriptor.NodeName, func(f *File) error {
+		node, err := descriptor.ReadNode(c.fsys, c.dir, c.storeID)
+		if err == nil {
+			c.node = &node
+			f.Note = fmt.Sprintf("node %d of cluster %016x", node.Node, node.Cluster)
+		}
+		return err
+	})
 }
 
 // finish sorts the files and sets Status from Err.
