@@ -119,11 +119,8 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 	// hold only what was visible when they were written, so they hold nothing above a
 	// visible number that is read later, and everything else up to that is in the log.
 	hold := e.log.Hold()
-	var refs []*manifest.Ref
-	for _, p := range e.partitions {
-		refs = append(refs, p.AcquireFiles())
-	}
-	if err := c.keep(hold, refs); err != nil {
+	refs, err := c.keep(hold)
+	if err != nil {
 		return nil, err
 	}
 	if err := e.sequencer.WaitVisible(ctx, e.acknowledged()); err != nil {
@@ -152,9 +149,7 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 	for _, ref := range refs {
 		c.addPartition(ref.Version)
 	}
-	for i := range log {
-		c.add(path.Join(descriptor.LogName, log[i].Name), log[i].Size, checkpointPart{log: &log[i]})
-	}
+	c.addLog(log)
 	return c, nil
 }
 
@@ -284,8 +279,20 @@ func (c *Checkpoint) addPartition(v *manifest.Version) {
 	}
 }
 
-// keep takes over what keeps the files, unless the checkpoint has ended meanwhile.
-func (c *Checkpoint) keep(hold *wal.Hold, refs []*manifest.Ref) error {
+func (c *Checkpoint) addLog(segments []wal.SnapshotFile) {
+	for i := range segments {
+		s := &segments[i]
+		c.add(path.Join(descriptor.LogName, s.Name), s.Size, checkpointPart{log: s})
+	}
+}
+
+// keep keeps the files of all partitions as they are now, and takes over what keeps the log, until
+// the checkpoint is released. It fails if that has ended meanwhile.
+func (c *Checkpoint) keep(hold *wal.Hold) ([]*manifest.Ref, error) {
+	var refs []*manifest.Ref
+	for _, p := range c.e.partitions {
+		refs = append(refs, p.AcquireFiles())
+	}
 	c.mu.Lock()
 	c.hold, c.refs = hold, refs
 	err := c.released
@@ -293,7 +300,7 @@ func (c *Checkpoint) keep(hold *wal.Hold, refs []*manifest.Ref) error {
 	if err != nil {
 		c.letGo()
 	}
-	return err
+	return refs, err
 }
 
 // Info implements backup.Source.

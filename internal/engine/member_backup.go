@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 )
@@ -48,11 +46,8 @@ func (m *member) checkpointAlone(ctx context.Context) (_ *Checkpoint, err error)
 		return nil, err
 	}
 	// As in Checkpoint: the tables hold nothing above a visible number that is read later.
-	var refs []*manifest.Ref
-	for _, p := range e.partitions {
-		refs = append(refs, p.AcquireFiles())
-	}
-	if err := c.keep(nil, refs); err != nil {
+	refs, err := c.keep(nil)
+	if err != nil {
 		return nil, err
 	}
 	if c.version, err = c.chooseVersion(ctx); err != nil {
@@ -74,9 +69,7 @@ func (m *member) checkpointAlone(ctx context.Context) (_ *Checkpoint, err error)
 		v.Position = nil // the log is the store's own
 		c.addPartition(&v)
 	}
-	for i := range log {
-		c.add(path.Join(descriptor.LogName, log[i].Name), log[i].Size, checkpointPart{log: &log[i]})
-	}
+	c.addLog(log)
 	return c, nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -42,11 +41,8 @@ func (m *member) Checkpoint(ctx context.Context) (_ *Checkpoint, _ Position, err
 	if err != nil {
 		return nil, Position{}, err
 	}
-	var refs []*manifest.Ref
-	for _, p := range e.partitions {
-		refs = append(refs, p.AcquireFiles())
-	}
-	if err := c.keep(nil, refs); err != nil {
+	refs, err := c.keep(nil)
+	if err != nil {
 		return nil, Position{}, err
 	}
 	c.version = at.Seq
