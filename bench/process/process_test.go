@@ -46,6 +46,26 @@ func TestAKilledWorkerIsReported(t *testing.T) {
 	require.Error(t, w.Close())
 }
 
+func TestAFrozenProcessDoesNothing(t *testing.T) {
+	w, err := StartWorker(t.Context(), "parrot", "parrot")
+	require.NoError(t, err)
+	for range 20 {
+		require.NoError(t, w.Freeze())
+		stopped, err := allStopped(w.PID())
+		require.NoError(t, err)
+		require.True(t, stopped)
+		require.NoError(t, w.Tell("hello"))
+		require.NoError(t, w.Thaw())
+		var said string
+		require.NoError(t, w.Hear(&said))
+	}
+	require.NoError(t, w.Kill())
+	require.Error(t, w.Close())
+	require.ErrorIs(t, w.Freeze(), os.ErrProcessDone)
+	_, err = allStopped(w.PID())
+	require.ErrorContains(t, err, "has ended")
+}
+
 func TestProcessorTimeOfAProcessIsThatWhichItSees(t *testing.T) {
 	for begin := OwnCPU(); OwnCPU()-begin < 100*time.Millisecond; {
 		_ = fmt.Sprint(begin)

@@ -71,13 +71,13 @@ func (w *Worker) Hear(into any) error {
 
 // Freeze stops all threads of the worker until Thaw, so that its background work
 // neither disturbs the measurement of another contestant nor proceeds unmeasured.
-func (w *Worker) Freeze() error { return w.signal(syscall.SIGSTOP) }
+func (w *Worker) Freeze() error { return w.signalled(Freeze(w.cmd.Process)) }
 
 // Thaw resumes the worker.
-func (w *Worker) Thaw() error { return w.signal(syscall.SIGCONT) }
+func (w *Worker) Thaw() error { return w.signalled(w.cmd.Process.Signal(syscall.SIGCONT)) }
 
-func (w *Worker) signal(s syscall.Signal) error {
-	if err := w.cmd.Process.Signal(s); err != nil {
+func (w *Worker) signalled(err error) error {
+	if err != nil {
 		return fmt.Errorf("%s: signal its worker: %w", w.name, err)
 	}
 	return nil

@@ -79,6 +79,9 @@ func TestWhatIsTooLargeIsSaidOnce(t *testing.T) {
 func TestADeadlineIsSaidOnce(t *testing.T) {
 	p := serve(t, t.TempDir(), "--dev")
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	testwait.Until(t, func() bool { // the server goes on until one of its threads has taken the signal
+		return p.kvd("get", "a", "--timeout", "300ms").code != exitNotFound
+	})
 	for _, args := range [][]string{{"get", "a"}, {"put", "a", "b"}, {"health"}, {"scan"}, {"digest"}} {
 		r := p.kvd(append(args, "--timeout", "300ms")...)
 		assert.NotZero(t, r.code)

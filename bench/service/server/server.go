@@ -183,16 +183,18 @@ func (s *Server) PIDs() []int {
 
 // Freeze stops all threads of the server until Thaw, so that its background work
 // neither disturbs the measurement of another contestant nor proceeds unmeasured.
-func (s *Server) Freeze() error { return s.signal(syscall.SIGSTOP) }
+func (s *Server) Freeze() error { return s.signal(process.Freeze) }
 
 // Thaw resumes the server.
-func (s *Server) Thaw() error { return s.signal(syscall.SIGCONT) }
+func (s *Server) Thaw() error {
+	return s.signal(func(p *os.Process) error { return p.Signal(syscall.SIGCONT) })
+}
 
-func (s *Server) signal(sig syscall.Signal) error {
+func (s *Server) signal(send func(*os.Process) error) error {
 	if s.nodes != nil {
-		return s.each(func(node *Server) error { return node.signal(sig) })
+		return s.each(func(node *Server) error { return node.signal(send) })
 	}
-	err := s.cmd.Process.Signal(sig)
+	err := send(s.cmd.Process)
 	if errors.Is(err, os.ErrProcessDone) {
 		<-s.ended
 		return s.whyEnded()
