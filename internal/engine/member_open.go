@@ -45,13 +45,20 @@ func (e *Engine) openMemberLog() error {
 }
 
 // openMember takes the place of openLog: the log is open, and continues in startMember.
-func (e *Engine) openMember() (err error) {
+func (e *Engine) openMember() error {
 	if e.recovery.Created {
 		if err := vfs.WriteAtomic(e.opts.FS, descriptor.Path(e.dir), e.descriptor.Encode()); err != nil {
 			return err
 		}
 	}
+	at, err := e.lowestPosition()
+	if err != nil {
+		return err
+	}
 	e.recovery.NextSeq = 1
+	if at != nil { // its number may be that of a record without a key, which is in no table
+		e.recovery.NextSeq = at.Seq + 1
+	}
 	for _, p := range e.partitions {
 		e.recovery.NextSeq = max(e.recovery.NextSeq, p.FlushedSeq()+1, p.MaxSeq()+1)
 	}

@@ -473,6 +473,37 @@ func TestANewNodeGetsACheckpoint(t *testing.T) {
 	})
 }
 
+// The newest record before the position of a checkpoint may have no key, as the first one of a
+// tenure. The node that installs it shows what comes next all the same.
+func TestACheckpointAfterARecordWithoutAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 1, smallLog)
+		defer c.stop()
+		c.fill(0, 60)
+		n := c.nodes[0]
+		n.stop()
+		n.start()
+		leader := c.leader()
+		joins := &node{c: c, id: 2, fs: vfs.NewMem(), joins: true}
+		c.mu.Lock()
+		c.nodes = append(c.nodes, joins)
+		c.mu.Unlock()
+		joins.start()
+		require.NoError(t, leader.log.running().Reconfigure(t.Context(), replica.Change{Kind: replica.AddLearner, Node: joins.id}))
+		joins.awaitInstall()
+		answers := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := joins.store.Get(ctx, []byte("absent"))
+			return err
+		}
+		require.ErrorIs(t, answers(), kv.ErrNotFound)
+		leader.put("next", "value")
+		require.ErrorIs(t, answers(), kv.ErrNotFound)
+		require.Contains(t, c.agree(), "next=value")
+	})
+}
+
 // Request ids come with a checkpoint: a node that leads after it recognises a write that is sent
 // again.
 func TestACheckpointHasTheRequestIDs(t *testing.T) {
