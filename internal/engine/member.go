@@ -30,6 +30,7 @@ type member struct {
 	e   *Engine
 	log ReplicatedLog
 
+	from    *Position       // where the log continues: the lowest position that a partition had saved; nil: from the beginning
 	life    context.Context // ends when Close begins: Apply then waits for no memory
 	end     context.CancelFunc
 	leading atomic.Pointer[writers] // nil: this node does not take writes
@@ -66,11 +67,11 @@ func newMember(e *Engine, log ReplicatedLog) *member {
 	return m
 }
 
-// start begins to apply what is committed, from a position on; nil: from the beginning.
-func (m *member) start(at *Position) error {
+// start begins to apply what is committed after m.from.
+func (m *member) start() error {
 	m.tables, m.compared = m.e.recovery.NextSeq-1, time.Now()
 	m.first = 1
-	if at != nil {
+	if at := m.from; at != nil {
 		m.state, m.first = *at, at.Seq+1
 		m.applied.Store(uint64(at.Seq))
 		m.e.sequencer.time.Store(at.Time)
@@ -81,7 +82,7 @@ func (m *member) start(at *Position) error {
 		m.next = append(m.next, commit.New(m.e.commitOptions(p)))
 	}
 	m.sealer.Go(m.seal)
-	return m.log.Start(at, m)
+	return m.log.Start(m.from, m)
 }
 
 // close ends the log and with it the tenure, if there is one. Nothing is inserted afterwards.

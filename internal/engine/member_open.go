@@ -45,18 +45,17 @@ func (e *Engine) openMemberLog() error {
 }
 
 // openMember takes the place of openLog: the log is open, and continues in startMember.
-func (e *Engine) openMember() error {
+func (e *Engine) openMember() (err error) {
 	if e.recovery.Created {
 		if err := vfs.WriteAtomic(e.opts.FS, descriptor.Path(e.dir), e.descriptor.Encode()); err != nil {
 			return err
 		}
 	}
-	at, err := e.lowestPosition()
-	if err != nil {
+	if e.member.from, err = e.lowestPosition(); err != nil {
 		return err
 	}
 	e.recovery.NextSeq = 1
-	if at != nil { // its number may be that of a record without a key, which is in no table
+	if at := e.member.from; at != nil { // its number may be that of a record without a key, which is in no table
 		e.recovery.NextSeq = at.Seq + 1
 	}
 	for _, p := range e.partitions {
@@ -69,11 +68,7 @@ func (e *Engine) openMember() error {
 // startMember lets the log continue after the lowest position that a partition has saved, and
 // starts the maintenance loop.
 func (e *Engine) startMember() error {
-	at, err := e.lowestPosition()
-	if err != nil {
-		return err
-	}
-	if err := e.member.start(at); err != nil {
+	if err := e.member.start(); err != nil {
 		return err
 	}
 	e.maintenance.done.Go(e.maintainMember)

@@ -183,6 +183,14 @@ func (c *cluster) lag(n *node) {
 	c.giveUpLog(1)
 }
 
+// handOver hands the leadership over while one node is stopped: to a node that knows nothing of what
+// that one has acknowledged.
+func (c *cluster) handOver() {
+	time.Sleep(2 * time.Second)
+	_, err := c.leader().log.HandOver(c.t.Context())
+	require.NoError(c.t, err)
+}
+
 // Power is lost at any step: while a checkpoint is fetched, while the log begins anew, and while
 // the files take their places. The node starts with the old state and the old log or with the new
 // ones, never at a term before one in which it may have voted, and comes to the state of the
@@ -214,9 +222,7 @@ func TestPowerIsLostWhileACheckpointIsInstalled(t *testing.T) {
 		for i := 0; i < len(images); i += every {
 			before := c.happened("received", false)
 			n.stop()
-			time.Sleep(2 * time.Second)
-			_, err := c.leader().log.HandOver(t.Context()) // to a node that knows nothing of what n has acknowledged since
-			require.NoError(t, err)
+			c.handOver()
 			n.fs = images[i]
 			if incoming, err := backup.Received(n.fs, "data"); err == nil && incoming != nil {
 				begun++
@@ -259,9 +265,7 @@ func TestWhatWasReceivedIsNotInstalledBeforeTheLogSaysSo(t *testing.T) {
 		require.NotNil(t, image)
 		_, err := backup.Received(image, "data")
 		require.NoError(t, err)
-		time.Sleep(2 * time.Second)
-		_, err = c.leader().log.HandOver(t.Context()) // as in the test before
-		require.NoError(t, err)
+		c.handOver()
 		n.fs = image
 		n.start()
 		n.catchUp()
