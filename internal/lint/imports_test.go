@@ -109,6 +109,7 @@ var testSupport = map[string]bool{
 	"pkg/kvd/kvdtest":                  true,
 	"scripts/packaging":                true, // nothing but a test
 	"pkg/kvd/internal/servertest":      true,
+	"pkg/kvd/internal/memlisten":       true,
 }
 
 // clientInternals lists the internal packages that a client's build includes. They import

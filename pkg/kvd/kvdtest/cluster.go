@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/grpc/test/bufconn"
-
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
@@ -19,6 +17,7 @@ import (
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
 )
 
 // Cluster is a cluster of real nodes in the process of a test, to see what a program does when
@@ -50,7 +49,7 @@ type node struct {
 
 	mu   sync.Mutex
 	log  *replicated.Log
-	pipe *bufconn.Listener
+	pipe *memlisten.Listener
 }
 
 // NewCluster starts a cluster of so many nodes, at least one. When the test ends, it stops them and
@@ -167,7 +166,7 @@ func (c *Cluster) Start(node int) {
 	}
 	n.store, n.served = store, make(chan error, 1)
 	n.server = service.New(daemon.Store(store), service.Options{}, daemon.Protocols()...)
-	pipe := bufconn.Listen(pipeBytes)
+	pipe := memlisten.Listen(pipeBytes)
 	go func() { n.served <- n.server.Serve(pipe) }()
 	n.set(log, pipe)
 }
@@ -207,7 +206,7 @@ func (n *node) running() *replicated.Log {
 }
 
 // set lets messages and clients reach the node, or with nil no longer.
-func (n *node) set(log *replicated.Log, pipe *bufconn.Listener) {
+func (n *node) set(log *replicated.Log, pipe *memlisten.Listener) {
 	n.c.network.Join(n.id, log)
 	n.mu.Lock()
 	defer n.mu.Unlock()

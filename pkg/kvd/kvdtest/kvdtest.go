@@ -16,14 +16,13 @@ import (
 	"net"
 	"testing"
 
-	"google.golang.org/grpc/test/bufconn"
-
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
 )
 
 // The store of a test is small, so that it starts within milliseconds.
@@ -49,7 +48,7 @@ func New(t testing.TB, opts ...kvd.Option) *kvd.Client {
 		t.Fatalf("kvdtest: %v", err)
 	}
 	s := service.New(daemon.Store(store), service.Options{}, daemon.Protocols()...)
-	pipe := bufconn.Listen(pipeBytes)
+	pipe := memlisten.Listen(pipeBytes)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(pipe) }()
 	dial := func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/daemon"
@@ -26,6 +25,7 @@ import (
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -40,14 +40,14 @@ const (
 // limitedServer is a server with one identity, which has a quota of bytes.
 type limitedServer struct {
 	t     *testing.T
-	pipe  *bufconn.Listener
+	pipe  *memlisten.Listener
 	token string
 }
 
 func serveWithQuota(t *testing.T) *limitedServer {
 	t.Helper()
 	fsys := vfs.NewMem()
-	s := &limitedServer{t: t, pipe: bufconn.Listen(1 << 20)}
+	s := &limitedServer{t: t, pipe: memlisten.Listen(1 << 20)}
 	var entry auth.Entry
 	var id string
 	s.token, id, entry.Hash = auth.NewToken()

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -240,7 +240,7 @@ func (l *translated) result(shown *kvdpb.PipelineResponse_Result, at uint64) fra
 // Dialer serves until the test ends, over connections in memory, and returns what makes them.
 func (s *Scripted) Dialer(t testing.TB) func(context.Context, string) (net.Conn, error) {
 	t.Helper()
-	pipe := bufconn.Listen(1 << 16)
+	pipe := memlisten.Listen(1 << 16)
 	s.Listen(t, pipe)
 	return func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }
 }

@@ -9,13 +9,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
 )
 
 // Service is the service in memory.
@@ -41,7 +41,7 @@ func Serve(t testing.TB, store *servicetest.Store, o service.Options) *Service {
 func ServeStore(t testing.TB, store service.Store, o service.Options) *Service {
 	t.Helper()
 	s := &Service{Server: service.New(store, o, daemon.Protocols()...)}
-	l := bufconn.Listen(1 << 20)
+	l := memlisten.Listen(1 << 20)
 	served := make(chan error, 1)
 	go func() { served <- s.Server.Serve(l) }()
 	t.Cleanup(func() {

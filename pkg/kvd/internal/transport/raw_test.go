@@ -14,12 +14,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
@@ -62,7 +62,7 @@ func TestAHostAloneHasThePortOfKvd(t *testing.T) {
 // grpcOnlyServer serves gRPC only, as a server without raw frames or a proxy does, and
 // counts the connections that are made.
 func grpcOnlyServer(t *testing.T) (dial dialer, dials *atomic.Int32) {
-	pipe := bufconn.Listen(1 << 16)
+	pipe := memlisten.Listen(1 << 16)
 	s := &servertest.Scripted{
 		Frames: func(_ int, conn servertest.FrameConn) error { return servertest.ServeFrames(conn) },
 		Unary:  servertest.Succeed,
