@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
-	"github.com/kvd-db/kvd/internal/sstable"
 )
 
 // replacing makes one new table: what verifies in the old one, what the backup has of the keys that
@@ -26,11 +24,9 @@ type replacing struct {
 	inGaps       lookup     // moved by gapKeys
 	beside       lookup     // for keys of which the value is lost
 	rangeDeletes []kv.Entry // that hide whole gaps
+	around       around
 
-	next func() (kv.Entry, error, bool)
-	stop func()
-	head kv.Entry // of the old table
-	more bool     // there is a head
+	file *stream // what verifies in the old table
 }
 
 // lookup says what the older tables and the backup have.
@@ -59,6 +55,7 @@ func (t *replacing) prepare() error {
 		return err
 	}
 	ranges = append(ranges, t.r.ranges...)
+	t.around = t.b.around(t.r, older, ranges)
 	for _, l := range []*lookup{&t.inGaps, &t.beside} {
 		if len(older) > 0 {
 			l.older = &survivors{it: t.b.iterate(older), covers: kv.NewRangeTombstones(slices.Clone(ranges))}
@@ -90,10 +87,10 @@ func overlapsAny(runs []manifest.Run, g gap) bool {
 
 // close closes what is open; the table too, and removes it, if it has failed.
 func (t *replacing) close(failed bool) error {
-	if t.stop != nil {
-		t.stop()
+	if t.file != nil {
+		t.file.stop()
 	}
-	var errs []error
+	errs := []error{t.around.close()}
 	for _, s := range append(t.inGaps.all(), t.beside.all()...) {
 		errs = append(errs, s.it.Close())
 	}
@@ -104,9 +101,8 @@ func (t *replacing) close(failed bool) error {
 }
 
 // run writes the table, key by key.
-func (t *replacing) run() error {
-	t.next, t.stop = iter.Pull2(t.old)
-	if err := t.advance(); err != nil {
+func (t *replacing) run() (err error) {
+	if t.file, err = newStream(t.old); err != nil {
 		return err
 	}
 	for {
@@ -123,19 +119,12 @@ func (t *replacing) run() error {
 	}
 }
 
-var errEnough = errors.New("no more entries are wanted")
-
 // old passes on the entries of the old table that verify.
 func (t *replacing) old(yield func(kv.Entry, error) bool) {
 	if !t.r.usable {
 		return
 	}
-	found, err := t.salvage(func(e *kv.Entry) error {
-		if !yield(*e, nil) {
-			return errEnough
-		}
-		return nil
-	})
+	found, err := t.b.salvage(t.r.num(), yield)
 	expected := t.r.found.Entries
 	if t.r.whole {
 		expected = t.r.table.want.Entries
@@ -148,26 +137,11 @@ func (t *replacing) old(yield func(kv.Entry, error) bool) {
 	}
 }
 
-func (t *replacing) salvage(visit func(*kv.Entry) error) (found sstable.Salvaged, err error) {
-	f, err := t.b.src.Open(t.b.source(manifest.TableName(t.r.num())))
-	if err != nil {
-		return found, err
-	}
-	found, err = sstable.Salvage(t.b.ctx, f, t.b.fileID(t.r.num()), visit)
-	return found, errors.Join(err, f.Close())
-}
-
-// advance moves to the next entry of the old table.
-func (t *replacing) advance() (err error) {
-	t.head, err, t.more = t.next()
-	return err
-}
-
 // nextKey returns the smallest key that comes next in any source; nil: there is none.
 func (t *replacing) nextKey() ([]byte, error) {
 	least, err := t.gapKeys.key()
-	if t.more && (least == nil || bytes.Compare(t.head.Key, least) < 0) {
-		least = t.head.Key
+	if t.file.more && (least == nil || bytes.Compare(t.file.head.Key, least) < 0) {
+		least = t.file.head.Key
 	}
 	if len(t.rangeDeletes) > 0 && (least == nil || bytes.Compare(t.rangeDeletes[0].Key, least) < 0) {
 		least = t.rangeDeletes[0].Key
@@ -214,7 +188,11 @@ func (t *replacing) writeKey(key []byte) error {
 		newest = false
 	}
 	if lost {
-		if e := t.restore(key, hideAt, found); e != nil {
+		e, err := t.restore(key, hideAt, found)
+		if err != nil {
+			return err
+		}
+		if e != nil {
 			out = append(out, *e)
 		}
 	}
@@ -229,9 +207,9 @@ func (t *replacing) writeKey(key []byte) error {
 
 // versions returns what the old table has of a key, and moves behind it.
 func (t *replacing) versions(key []byte) (all []kv.Entry, err error) {
-	for t.more && bytes.Equal(t.head.Key, key) {
-		all = append(all, cloneEntry(&t.head))
-		if err := t.advance(); err != nil {
+	for t.file.more && bytes.Equal(t.file.head.Key, key) {
+		all = append(all, cloneEntry(&t.file.head))
+		if err := t.file.advance(); err != nil {
 			return nil, err
 		}
 	}
@@ -268,26 +246,31 @@ func (t *replacing) readValue(e *kv.Entry, newest bool) (bool, error) {
 }
 
 // restore returns what the new table has of a key of which the newest version is lost; nil:
-// nothing, and what older tables have shows. The backup says what was there at its version. What
+// nothing, and what other tables have shows. The backup says what was there at its version. What
 // older tables have counts if the backup has it too, or if it is newer than the backup. Otherwise
 // it was overwritten or deleted since, and is hidden by a tombstone at the number hideAt.
-func (t *replacing) restore(key []byte, hideAt kv.SeqNum, found *lookup) *kv.Entry {
+func (t *replacing) restore(key []byte, hideAt kv.SeqNum, found *lookup) (*kv.Entry, error) {
 	have, want := found.older.at(key), found.backup.at(key)
 	if want != nil && want.Seq > hideAt {
 		want = nil // a newer table or the log has it
 	}
 	switch {
 	case have != nil && t.b.backup != nil && have.Seq > t.b.backup.version:
-		return nil
+		return nil, nil
 	case have != nil && want != nil && have.Seq == want.Seq:
-		return nil
+		return nil, nil
 	case want != nil && (have == nil || want.Seq > have.Seq) && (t.base || want.Seq > t.newest):
+		if have == nil {
+			if newest, err := t.around.newest(key); newest >= want.Seq || err != nil {
+				return nil, err
+			}
+		}
 		t.b.restored++
 		e := cloneEntry(want)
-		return &e
+		return &e, nil
 	case have != nil:
 		t.b.hidden++
-		return &kv.Entry{Key: key, Seq: hideAt, Kind: kv.KindDelete}
+		return &kv.Entry{Key: key, Seq: hideAt, Kind: kv.KindDelete}, nil
 	}
-	return nil
+	return nil, nil
 }
