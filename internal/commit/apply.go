@@ -16,7 +16,7 @@ func (c *Coordinator) applyReady() (progress bool) {
 		if rec == nil {
 			return progress
 		}
-		if err := c.log.Err(); err != nil {
+		if err := c.log.Err(); err != nil && !rec.shown() {
 			c.failInflight(err)
 			return true
 		}
@@ -114,7 +114,8 @@ func (c *Coordinator) decide(rec *pending, err error) {
 
 // failInflight answers all that is under way with the error that stopped the
 // log. A record may have reached the disk: its outcome is unknown. Its request ids are
-// retracted, so that the next coordinator of the tree inherits those of applied writes alone.
+// retracted, so that the next coordinator of the tree inherits those of applied writes alone. The
+// caller has applied what is shown.
 func (c *Coordinator) failInflight(cause error) {
 	err := fmt.Errorf("%w: %w", kv.ErrUncertain, cause)
 	for rec := c.head(); rec != nil; rec = c.head() {

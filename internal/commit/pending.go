@@ -108,5 +108,10 @@ func (r *pending) concerns(hash uint64) bool {
 	return found
 }
 
+// shown reports whether readers see the record of several partitions at the head of the line,
+// because the last of them has inserted it, although this one has not published it yet. It has
+// happened, whatever becomes of the log.
+func (r *pending) shown() bool { return r.arrived && r.commit != nil && r.commit.joint.Visible() }
+
 // last returns the newest number of the record.
 func (r *pending) last() kv.SeqNum { return r.base + kv.SeqNum(r.units) - 1 }
