@@ -206,11 +206,14 @@ func (l *Loop) Sent(node uint64, whole bool) {
 // when that is durable: the loop ends with ErrInstall. It reports false if the checkpoint is not
 // needed any more.
 //
-// Errors: that of ctx; a kv.OverloadError if too many calls wait; what ended the loop.
+// Errors: that of ctx, and what ended the loop: then the log on the disk may begin there all the
+// same, as after a failed sync; a kv.OverloadError if too many calls wait.
 func (l *Loop) Install(ctx context.Context, at Position) (begun bool, err error) {
 	err = l.call(ctx, &call{begin: func(c *Core) error {
-		begun = c.Install(at)
-		return nil
+		if begun = c.Install(at); begun {
+			return nil
+		}
+		return c.Err()
 	}})
 	if err != nil {
 		return false, err

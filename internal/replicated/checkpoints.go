@@ -298,15 +298,12 @@ func (c *checkpoints) Fetch(from uint64, at replica.Position, token []byte) {
 		c.cleaning.Stop()
 	}
 	c.goLocked(func() {
-		begun, err := c.fetch(from, at, token)
-		if begun {
-			return
-		}
-		if vfs.IsNoSpace(err) {
-			err = errors.Join(err, backup.RemoveIncoming(c.fs, c.dir))
-		}
+		decided, err := c.fetch(from, at, token)
 		if err != nil && c.life.Err() == nil {
 			c.report(Event{What: "checkpoint of a node", Node: from, Index: at.Index, Err: err})
+		}
+		if decided {
+			return
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -319,15 +316,36 @@ func (c *checkpoints) Fetch(from uint64, at replica.Position, token []byte) {
 	})
 }
 
-// fetch fetches a checkpoint, and lets the log begin at its position. It reports false if the
-// log does not.
-func (c *checkpoints) fetch(from uint64, at replica.Position, token []byte) (begun bool, err error) {
+// fetch fetches a checkpoint, and lets the log begin at its position. It reports whether the log
+// does, or may: after an error of the log only its next opening can tell. What was fetched then
+// stays, as the store may need it.
+func (c *checkpoints) fetch(from uint64, at replica.Position, token []byte) (decided bool, err error) {
 	begin := time.Now()
-	source, err := c.log.config.Files(c.life, from, token)
+	total, err := c.receive(from, at, token)
+	if vfs.IsNoSpace(err) {
+		err = errors.Join(err, backup.RemoveIncoming(c.fs, c.dir))
+	}
 	if err != nil {
 		return false, err
 	}
-	total := int64(0)
+	begun, err := c.log.running().Install(c.life, at)
+	switch {
+	case begun:
+		c.report(Event{What: "checkpoint of a node: received", Node: from, Index: at.Index, Bytes: total, Total: total, Took: time.Since(begin)})
+		return true, nil
+	case err != nil:
+		return !errors.Is(err, kv.ErrOverloaded), err
+	}
+	return false, backup.RemoveIncoming(c.fs, c.dir) // the entries have come meanwhile
+}
+
+// receive fetches a checkpoint, and returns its bytes.
+func (c *checkpoints) receive(from uint64, at replica.Position, token []byte) (total int64, err error) {
+	begin := time.Now()
+	source, err := c.log.config.Files(c.life, from, token)
+	if err != nil {
+		return 0, err
+	}
 	for _, f := range source.Info().Files {
 		total += f.Size
 	}
@@ -340,20 +358,9 @@ func (c *checkpoints) fetch(from uint64, at replica.Position, token []byte) (beg
 		}
 	}})
 	if err = errors.Join(err, source.Close()); err != nil {
-		return false, err
+		return 0, err
 	}
-	if err := engine.CheckReceived(c.fs, c.dir, engine.LogBegin{Index: at.Index, Term: at.Term}); err != nil {
-		return false, err
-	}
-	begun, err = c.log.running().Install(c.life, at)
-	switch {
-	case begun:
-		c.report(Event{What: "checkpoint of a node: received", Node: from, Index: at.Index, Bytes: total, Total: total, Took: time.Since(begin)})
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	return false, backup.RemoveIncoming(c.fs, c.dir) // the entries have come meanwhile
+	return total, engine.CheckReceived(c.fs, c.dir, engine.LogBegin{Index: at.Index, Term: at.Term})
 }
 
 // cleanLaterLocked removes what was fetched and not installed, if nothing more is fetched for a

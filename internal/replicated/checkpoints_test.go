@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -305,6 +306,41 @@ func TestANodeDoesNotStartWithoutItsCheckpoint(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrCorrupt)
 		require.ErrorContains(t, err, "the entries between are missing")
 		n.store = nil
+	})
+}
+
+// The disk fills while the log begins anew, after the frame that says where. The store fails, and
+// what was received stays: when the node starts again, its log does begin there.
+func TestADiskFillsAsTheLogBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const firstFrame = 160 // less than both frames have
+		c := startCluster(t, 3, smallLog)
+		defer c.stop()
+		n := c.follower()
+		c.lag(n)
+		before := n.firstIndex()
+		n.start()
+		n.fs.SetHook(func(s vfs.Step) {
+			if s.Kind != vfs.StepWrite || !strings.HasPrefix(s.Name, "data/wal/") {
+				return
+			}
+			if _, err := n.fs.Stat("data/incoming/COMPLETE"); err == nil {
+				u, err := n.fs.Usage("data")
+				require.NoError(t, err)
+				n.fs.SetCapacity(int64(u.Total-u.Free) + firstFrame)
+			}
+		})
+		<-n.store.Failed()
+		synctest.Wait()
+		require.True(t, vfs.IsNoSpace(n.store.Err()), "%v", n.store.Err())
+		require.Error(t, n.store.Close())
+		n.fs.SetHook(nil)
+		n.fs.SetCapacity(math.MaxInt64)
+		require.NotZero(t, c.happened("checkpoint of a node", true))
+		require.Greater(t, n.firstIndex(), before, "the log begins at the position of the checkpoint")
+		n.start()
+		n.catchUp()
+		c.agree()
 	})
 }
 
