@@ -59,7 +59,7 @@ func (l *Loop) ReconfigureBy(ctx context.Context, choose func() (info string, ch
 			switch same := open && tenure == in; {
 			case same && c.changing == in:
 				return false, nil
-			case Settled(c.applied.Conf, changes) && (same || !describes(changes)):
+			case Settled(c.applied.Conf, changes) && (same || !ofItsOwn(changes)):
 				return true, nil
 			case same:
 				return false, nil
@@ -69,9 +69,11 @@ func (l *Loop) ReconfigureBy(ctx context.Context, choose func() (info string, ch
 	})
 }
 
-// describes reports whether a node is described, of which the configuration shows nothing.
-func describes(changes []Change) bool {
-	return slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == Describe })
+// ofItsOwn reports whether the configuration does not show that these changes were made: nothing of
+// a node that is described, nor for which call a node was added. The next leader may have given
+// the same id to another node.
+func ofItsOwn(changes []Change) bool {
+	return slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == Describe || c.Kind == AddLearner })
 }
 
 // Transfer asks for a transfer of the leadership to another voter. It does not wait: Status

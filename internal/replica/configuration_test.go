@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
@@ -271,6 +272,35 @@ func TestLoopReconfigures(t *testing.T) {
 		require.ErrorIs(t, leader.loop.Reconfigure(t.Context(), Change{AddLearner, 9}), kv.ErrClosed)
 		_, err = leader.loop.Members(t.Context())
 		require.ErrorIs(t, err, kv.ErrClosed)
+	})
+}
+
+// A leader adds a node, and is outvoted. The next leader gives the same id to another node, and that
+// is committed when the first one hears of it. The first caller must not take the id for its own.
+func TestAnIDOfTheNextLeaderIsNotThatOfTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group, m := startLoops(t, 3)
+		id, status := m.loop.core.config.ID, m.loop.Status()
+		at, next := status.Applied, status.Term+1
+		m.mu.Lock()
+		m.deaf = true // the others elect another leader
+		m.mu.Unlock()
+		release, syncs := m.hold()
+		added := make(chan error, 1)
+		go func() { added <- m.loop.Reconfigure(t.Context(), Change{AddLearner, 9}) }()
+		synctest.Wait()
+		require.Equal(t, 1, syncs())
+		v2 := &pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(9))}}}
+		data, err := proto.Marshal(v2)
+		require.NoError(t, err)
+		outvoted := message(pb.MsgApp, id%3+1, id, next, at.Index, at.Term,
+			entry(at.Index+1, next, pb.EntryNormal, nil), entry(at.Index+2, next, pb.EntryConfChangeV2, data))
+		outvoted.Commit = new(at.Index + 2)
+		require.True(t, m.loop.Deliver(outvoted))
+		release()
+		require.ErrorIs(t, <-added, kv.ErrUncertain)
+		require.Contains(t, m.loop.Status().Applied.Conf.GetLearners(), uint64(9))
+		stop(t, group)
 	})
 }
 
