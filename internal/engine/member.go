@@ -243,8 +243,13 @@ func (m *member) useTime() error {
 	if m.expires.Load() {
 		return nil
 	}
+	m.mu.Lock() // so that the next tenure sets the clock by itself if this entry is lost
+	defer m.mu.Unlock()
 	w := m.leading.Load()
-	if w == nil {
+	switch {
+	case m.expires.Load():
+		return nil
+	case w == nil:
 		return leaderless(m.log)
 	}
 	err := w.tenure.stamp(m.e.Now())

@@ -17,12 +17,16 @@ import (
 // scriptedLog is a replicated log of which a test decides what becomes of proposals.
 type scriptedLog struct {
 	ReplicatedLog
-	refuse error
-	ids    uint64
-	bases  []kv.SeqNum
+	refuse    error
+	onPropose func() // nil: nothing is called
+	ids       uint64
+	bases     []kv.SeqNum
 }
 
 func (l *scriptedLog) Propose(_ Tenure, record []byte) (uint64, error) {
+	if l.onPropose != nil {
+		l.onPropose()
+	}
 	if l.refuse != nil {
 		return 0, l.refuse
 	}
@@ -118,6 +122,34 @@ func TestATenureEndsWithItsOutcomes(t *testing.T) {
 		require.NoError(t, tenure.WaitSynced(t.Context(), 1), "that was committed")
 		require.ErrorIs(t, tenure.AwaitRoom(t.Context()), other)
 	})
+}
+
+// Before the first key with an expiry comes an entry that sets the clock. No tenure begins between
+// that entry and the note that there are such keys: it would not set the clock itself, and the
+// entry may be lost with the tenure before.
+func TestTheClockIsSetBeforeTheFirstExpiryOfEveryTenure(t *testing.T) {
+	log := &scriptedLog{}
+	e := &Engine{clock: &clock{source: systemTime(bootClock{})}}
+	e.clock.read()
+	e.sequencer = newSequencer(e.clock.Now, nil, nil)
+	e.now = e.sequencer.time.Load
+	e.member = newMember(e, log)
+	m := e.member
+	m.tenure = newTenureLog(m, Tenure{Term: 5, Number: 1}, nil)
+	m.leading.Store(&m.tenure.writers)
+	apart := false
+	log.onPropose = func() {
+		if apart = !m.mu.TryLock(); !apart {
+			m.mu.Unlock()
+		}
+	}
+	log.refuse = wal.ErrNoRoomYet
+	require.ErrorIs(t, m.useTime(), kv.ErrOverloaded)
+	log.refuse = nil
+	require.NoError(t, m.useTime())
+	require.True(t, apart)
+	require.NoError(t, m.useTime())
+	require.Len(t, log.bases, 1)
 }
 
 // Records of the cluster that cannot be right end the store, before they change anything.
