@@ -31,6 +31,7 @@ type member struct {
 	log ReplicatedLog
 
 	from    *Position       // where the log continues: the lowest position that a partition had saved; nil: from the beginning
+	newest  *Position       // the highest position that a partition had saved; nil: none
 	life    context.Context // ends when Close begins: Apply then waits for no memory
 	end     context.CancelFunc
 	leading atomic.Pointer[writers] // nil: this node does not take writes
@@ -82,7 +83,7 @@ func (m *member) start() error {
 		m.next = append(m.next, commit.New(m.e.commitOptions(p)))
 	}
 	m.sealer.Go(m.seal)
-	return m.log.Start(m.from, m)
+	return m.log.Start(m.from, m.newest, m)
 }
 
 // close ends the log and with it the tenure, if there is one. Nothing is inserted afterwards.

@@ -51,7 +51,7 @@ func (e *Engine) openMember() (err error) {
 			return err
 		}
 	}
-	if e.member.from, err = e.lowestPosition(); err != nil {
+	if e.member.from, e.member.newest, err = e.savedPositions(); err != nil {
 		return err
 	}
 	e.recovery.NextSeq = 1
@@ -75,18 +75,28 @@ func (e *Engine) startMember() error {
 	return nil
 }
 
-// lowestPosition returns the lowest position that a partition has saved; nil if one has saved
-// none.
-func (e *Engine) lowestPosition() (*Position, error) {
-	var lowest *Position
+// savedPositions returns the lowest position that a partition has saved, nil if one has saved
+// none, and the highest, nil if none has saved any.
+func (e *Engine) savedPositions() (lowest, highest *Position, err error) {
+	all := true
 	for _, p := range e.partitions {
 		at, err := savedPosition(p)
-		if err != nil || at == nil {
-			return nil, err
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case at == nil:
+			all = false
+			continue
 		}
 		if lowest == nil || at.Index < lowest.Index {
 			lowest = at
 		}
+		if highest == nil || at.Index > highest.Index {
+			highest = at
+		}
 	}
-	return lowest, nil
+	if !all {
+		lowest = nil
+	}
+	return lowest, highest, nil
 }

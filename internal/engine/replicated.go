@@ -15,10 +15,11 @@ type ReplicatedLog interface {
 	Open(LogFiles) (LogBegin, error)
 	// Start begins to call m, one call at a time: first Configure, with the configuration at
 	// the place where the store begins, then Apply for what is committed after it. at is that
-	// place; nil: the beginning of the history.
+	// place; nil: the beginning of the history. newest is the highest place that a partition has
+	// saved; nil: there is none.
 	//
-	// Errors: kv.ErrCorrupt if the log does not continue from there.
-	Start(at *Position, m Member) error
+	// Errors: kv.ErrCorrupt if the log does not continue from there, or does not reach newest.
+	Start(at, newest *Position, m Member) error
 	// Propose proposes a record that was numbered in a tenure, and keeps it. It does not
 	// block. The outcome of the proposal is reported once to Member.Ended, by an id that is
 	// above all before, perhaps before Propose returns.

@@ -54,7 +54,7 @@ type Transport interface {
 	Send([]*pb.Message)
 }
 
-// Config describes a Core. All fields are needed but Checkpoints.
+// Config describes a Core. All fields are needed but Newest and Checkpoints.
 type Config struct {
 	ID uint64 // of this node in the group; never 0, and never used by another node before
 	// Boot differs from that of every earlier Core with this ID.
@@ -62,6 +62,7 @@ type Config struct {
 	Log       *raftlog.Log // used by the Core alone until it has ended, closed by its owner
 	Group     uint32
 	Start     Position // what the state machine holds
+	Newest    Position // above Start if parts of the state machine hold more; otherwise zero. It needs no Conf
 	Machine   StateMachine
 	Transport Transport
 	// Checkpoints may be nil: then this node sends and takes none.
@@ -114,13 +115,16 @@ type Core struct {
 
 // New returns a Core that goes on from the log and the Position of the state machine.
 //
-// Errors: kv.ErrCorrupt if the log and the Position do not fit together; errors of the log;
+// Errors: kv.ErrCorrupt if the log and a Position do not fit together; errors of the log;
 // kv.ErrInvalidArgument for an ID that no node can have, or without a configuration.
 func New(c Config) (*Core, error) {
 	if c.ID == raft.None || raft.IsLocalMsgTarget(c.ID) || c.Start.Conf == nil {
 		return nil, fmt.Errorf("%w: node %d cannot start with the configuration %v", kv.ErrInvalidArgument, c.ID, c.Start.Conf)
 	}
 	s, err := newStorage(c.Log.Group(c.Group), c.Start)
+	if err == nil {
+		err = s.reaches(c.Newest)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start node %d of group %d: %w", c.ID, c.Group, err)
 	}

@@ -550,13 +550,19 @@ func TestReadNeedsARound(t *testing.T) {
 
 // refuses starts a node, which must not go on.
 func (n *simNode) refuses(t *testing.T, start Position, what string) {
+	n.refusesBefore(t, start, Position{}, what)
+}
+
+// refusesBefore is refuses of a node whose state machine has parts that are newer than the start.
+func (n *simNode) refusesBefore(t *testing.T, start, newest Position, what string) {
 	log, _, err := raftlog.Open(n.logOptions(n.disk.KillImage(), false))
 	require.NoError(t, err)
-	_, err = New(Config{ID: n.id, Boot: 99, Log: log, Group: simGroup, Start: start, Machine: n.machine, Transport: n})
+	config := Config{ID: n.id, Boot: 99, Log: log, Group: simGroup, Start: start, Newest: newest, Machine: n.machine, Transport: n}
+	_, err = New(config)
 	require.ErrorIs(t, err, kv.ErrCorrupt)
 	require.ErrorContains(t, err, what)
 	require.NoError(t, log.Close())
-	_, err = New(Config{ID: n.id, Boot: 99, Log: log, Group: simGroup, Start: start, Machine: n.machine, Transport: n})
+	_, err = New(config)
 	require.ErrorIs(t, err, kv.ErrClosed)
 }
 
@@ -579,6 +585,9 @@ func TestStartThatDoesNotFitTheLog(t *testing.T) {
 	n.refuses(t, begin, "the entries between are missing")
 	n.refuses(t, Position{at.Index + 1, at.Term, at.Conf}, "it has lost entries")
 	n.refuses(t, Position{at.Index, at.Term + 1, at.Conf}, "not of the same history")
+	start := Position{at.Index - 1, at.Term, at.Conf}
+	n.refusesBefore(t, start, Position{Index: at.Index + 1, Term: at.Term}, "it has lost entries")
+	n.refusesBefore(t, start, Position{Index: at.Index, Term: at.Term + 1}, "not of the same history")
 
 	n.durable = *n.machine
 	n.disk = n.disk.CrashImage(vfs.DropAll, nil) // the commit index was not synced

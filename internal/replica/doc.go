@@ -87,7 +87,9 @@
 // The state machine knows durably up to which entry it has applied, and with it the term and
 // the configuration that hold there ([Position]). [New] compares that with the log. It refuses
 // to start if entries between the two are missing, if the log ends before what the state
-// machine has, or if the two are not of the same history. The commit index is not synced by
+// machine has, or if the two are not of the same history. Parts of the state machine may have
+// applied more: the log must reach the newest place that one of them has saved, or it has lost
+// entries that it acknowledged. The commit index is not synced by
 // itself; it is at least the index of the Position.
 //
 // # Configuration

@@ -66,26 +66,45 @@ func newStorage(g *raftlog.Group, start Position) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	last, err := g.LastIndex()
-	if err != nil {
-		return nil, err
-	}
-	damage := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s; this replica must not take part under its id: remove it from the group and add a new one",
-			kv.ErrCorrupt, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case start.Index+1 < first:
+	if start.Index+1 < first {
 		return nil, damage("the store has applied the log up to index %d, but the log begins at index %d: the entries between are missing", start.Index, first)
-	case start.Index > last:
-		return nil, damage("the store has applied the log up to index %d, but the log ends at index %d: it has lost entries that were acknowledged", start.Index, last)
 	}
-	if term, err := g.Term(start.Index); err != nil {
+	s := &storage{Group: g, start: start}
+	if err := s.has(start); err != nil {
 		return nil, err
-	} else if term != start.Term {
-		return nil, damage("the store has applied index %d of term %d, but the log has term %d there: they are not of the same history", start.Index, start.Term, term)
 	}
-	return &storage{Group: g, start: start}, nil
+	return s, nil
+}
+
+// damage says why a node must not start.
+func damage(format string, args ...any) error {
+	return fmt.Errorf("%w: %s; this replica must not take part under its id: remove it from the group and add a new one",
+		kv.ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// has checks that the log, if it does not begin after a position, has the entry of that.
+func (s *storage) has(at Position) error {
+	last, err := s.Group.LastIndex()
+	if err != nil {
+		return err
+	}
+	if at.Index > last {
+		return damage("the store has applied the log up to index %d, but the log ends at index %d: it has lost entries that were acknowledged", at.Index, last)
+	}
+	term, err := s.Group.Term(at.Index)
+	if err == nil && term != at.Term {
+		err = damage("the store has applied index %d of term %d, but the log has term %d there: they are not of the same history", at.Index, at.Term, term)
+	}
+	return err
+}
+
+// reaches checks that the log has the entry of the newest position of a part of the state machine,
+// unless that is not above the start.
+func (s *storage) reaches(newest Position) error {
+	if newest.Index <= s.start.Index {
+		return nil
+	}
+	return s.has(newest)
 }
 
 // InitialState returns the configuration of the start, and a commit index that is not below

@@ -17,7 +17,8 @@
 //	    the time there. The node continues from the lowest of these places, and skips what is
 //	    in tables by number.
 //	P2. The log is given up only up to the lowest place that is saved. If entries between that
-//	    place and the log are missing, or the log ends before it, the node does not start.
+//	    place and the log are missing, or the log ends before any place that is saved, the node
+//	    does not start.
 //	P3. A store without any saved place continues from the beginning of the history. The first
 //	    voters write that beginning to their empty logs, after the file STORE is durable.
 //	P4. The coordinators of a tenure number from the state after the last entry of the log. When
@@ -51,7 +52,8 @@
 //	G2. A node that was removed, or comes with another data directory than it has told, is refused
 //	    by every node that knows so ([Log.Judge]). It may have forgotten what it voted for.
 //	G3. A new node begins where the history begins, with the voters of then. So it gets the log
-//	    from there on, and does not vote before it has applied the entry that makes it a voter.
+//	    from there on, and asks for no votes before it has applied the entry that makes it a
+//	    voter. It votes for a candidate that has applied that entry, and asks it.
 //	G4. A learner that is close to the leader for a second becomes a voter ([Log.Promote]). The
 //	    node that it replaces is removed by the same joint change.
 //

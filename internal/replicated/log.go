@@ -117,7 +117,7 @@ func (l *Log) Open(f engine.LogFiles) (engine.LogBegin, error) {
 }
 
 // Start implements engine.ReplicatedLog.
-func (l *Log) Start(at *engine.Position, m engine.Member) error {
+func (l *Log) Start(at, newest *engine.Position, m engine.Member) error {
 	start, conf, err := l.position(at)
 	if err != nil {
 		return err
@@ -131,6 +131,9 @@ func (l *Log) Start(at *engine.Position, m engine.Member) error {
 	}
 	c := replica.Config{
 		ID: l.config.Node, Boot: l.boot, Log: l.file, Group: Group, Start: start, Machine: machine, Transport: l.config.Transport,
+	}
+	if newest != nil {
+		c.Newest = replica.Position{Index: newest.Index, Term: newest.Term}
 	}
 	if l.config.Files != nil {
 		l.checkpoints.start(m)

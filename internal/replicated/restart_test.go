@@ -179,6 +179,34 @@ func TestAMemberDoesNotStartWithoutItsLog(t *testing.T) {
 	})
 }
 
+// A member loses power, and the end of its log with that, although the disk had synced it. Nothing
+// in the rest of the log tells so, but a partition has saved a place after it: the member does not
+// start, as it must not vote.
+func TestAMemberWhoseLogEndsBeforeASavedPlaceDoesNotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		leader, n := c.leader(), c.follower()
+		for i := range 3 {
+			for range 10 {
+				leader.put(keyOf(0), fmt.Sprint(i))
+			}
+			time.Sleep(time.Minute) // places that are saved are older than the span of request ids
+		}
+		require.Equal(t, "2", n.get(keyOf(0)))
+		require.NoError(t, n.store.Flush(t.Context()))
+		n.crash()
+		f, err := n.fs.OpenReadWrite("data/wal/000001.raft")
+		require.NoError(t, err)
+		require.NoError(t, f.Truncate(1<<10))
+		require.NoError(t, f.Close())
+		err = n.open()
+		require.ErrorIs(t, err, kv.ErrCorrupt)
+		require.ErrorContains(t, err, "it has lost entries")
+		n.store = nil
+	})
+}
+
 // Tools for stopped stores take the store of a member for what it is.
 func TestToolsKnowAMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
