@@ -21,7 +21,8 @@ func newEpoch() (uint64, error) {
 func (e *Engine) Epoch() uint64 { return e.epoch }
 
 // checkReadVersion returns kv.ErrOtherOpening unless the transaction read at a version of
-// this opening of the store.
+// this opening of the store and, on a member of a cluster, of the tenure in which it is to
+// commit.
 //
 // A write that was read before this opening may be lost: buffered writes are visible before
 // they are on disk, and a power cut can take them. Such a read version is below the number
@@ -29,12 +30,19 @@ func (e *Engine) Epoch() uint64 { return e.epoch }
 // two are equal, the log was closed in order and nothing is lost.) A store restored from an
 // older copy gives the same numbers out again. The epoch detects that; for a client that
 // sends no epoch, a version that the store has not reached yet does.
-func (e *Engine) checkReadVersion(t *kv.Transaction) error {
+//
+// Between two tenures of a member another node may have led, and refused an attempt at the
+// transaction because of its epoch, after an attempt that is still on its way to this one. The
+// client was told that nothing will be applied, so this member refuses what was read before its
+// tenure.
+func (e *Engine) checkReadVersion(to *writers, t *kv.Transaction) error {
 	switch opened := e.recovery.NextSeq - 1; {
 	case t.Epoch != 0 && t.Epoch != e.epoch:
 		return fmt.Errorf("%w: version %d is from another epoch of the store: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion)
 	case t.ReadVersion < opened:
 		return fmt.Errorf("%w: version %d, and the store was opened at version %d: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion, opened)
+	case to.tenure != nil && t.ReadVersion < to.tenure.since:
+		return fmt.Errorf("%w: version %d, and this node leads its cluster since version %d: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion, to.tenure.since)
 	case t.ReadVersion > e.sequencer.Visible() && t.ReadVersion > e.acknowledged():
 		return fmt.Errorf("%w: the store has not reached version %d: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion)
 	}

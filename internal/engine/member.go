@@ -227,13 +227,23 @@ func (m *member) Lead(t Tenure) {
 	for _, c := range m.tenure.coordinators {
 		c.Start(m.tenure, m.first, m.state.Seq)
 	}
-	m.leading.Store(&m.tenure.writers)
-	m.wakeSealer()
 	now := uint64(0)
 	if m.expires.Load() {
 		now = m.e.Now()
 	}
-	_ = m.tenure.stamp(now) // without room or a log, there is no need for it
+	if m.tenure.stamp(now) == nil { // without room or a log, there is no need for it
+		m.tenure.since++
+	}
+	m.leading.Store(&m.tenure.writers)
+	m.wakeSealer()
+}
+
+// awaitTenure waits, if this node leads, until the first version of its tenure is visible: what is
+// read from then on can be committed in it. It also returns if the tenure or ctx ends.
+func (m *member) awaitTenure(ctx context.Context) {
+	if to := m.leading.Load(); to != nil && m.e.sequencer.Visible() < to.tenure.since {
+		_ = to.tenure.waitVisible(ctx, to.tenure.since) // what is read is valid in any case
+	}
 }
 
 // useTime makes sure that the clock is set before the first key with an expiry: a position that

@@ -36,6 +36,9 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 	if lease < 0 {
 		return kv.Snapshot{}, fmt.Errorf("%w: lease of %v", kv.ErrInvalidArgument, lease)
 	}
+	if e.member != nil {
+		e.member.awaitTenure(ctx)
+	}
 	for {
 		p, err := e.pin(ctx)
 		if err != nil {

@@ -18,6 +18,9 @@ type tenureLog struct {
 	writers
 	m  *member
 	id Tenure
+	// since is the number of the first record of the tenure, if Lead has proposed one; a
+	// transaction commits only if it read at this version or a later one.
+	since kv.SeqNum
 
 	reached atomic.Uint64 // how many records are committed
 	stopped atomic.Pointer[error]
@@ -44,7 +47,7 @@ type proposed struct {
 var _ commit.CallerLog = (*tenureLog)(nil)
 
 func newTenureLog(m *member, id Tenure, coordinators []*commit.Coordinator) *tenureLog {
-	t := &tenureLog{m: m, id: id, next: m.state.Seq + 1}
+	t := &tenureLog{m: m, id: id, since: m.state.Seq, next: m.state.Seq + 1}
 	t.writers = writers{coordinators: coordinators, log: t, tenure: t}
 	t.life, t.end = context.WithCancelCause(context.Background())
 	return t

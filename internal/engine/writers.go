@@ -25,6 +25,24 @@ func (e *Engine) waitVisible(ctx context.Context, to *writers, seq kv.SeqNum) er
 	return e.sequencer.WaitVisible(ctx, seq)
 }
 
+// confirm returns nil if the writers still take writes: on a member of a cluster, if that led at a
+// moment after the call. All that was applied in earlier tenures, of whichever node, is then
+// applied here, and what was proposed in them and is not will never be.
+//
+// Errors: a kv.NotLeaderError; those of a round.
+func (e *Engine) confirm(ctx context.Context, to *writers) error {
+	if to.tenure == nil {
+		return nil
+	}
+	if err := e.member.round(ctx); err != nil {
+		return err
+	}
+	if e.member.leading.Load() != to {
+		return leaderless(e.member.log)
+	}
+	return nil
+}
+
 // taking returns what takes writes now.
 func (e *Engine) taking() (*writers, error) {
 	if e.member == nil {

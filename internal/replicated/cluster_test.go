@@ -265,6 +265,92 @@ func TestARetryIsNotRefusedByAnEarlierLeader(t *testing.T) {
 	})
 }
 
+// A transaction was committed by the node that leads, and is sent again to one that stood still and
+// takes itself for the leader. That does not say that no attempt was applied: its caller would run
+// the transaction again.
+func TestATransactionIsNotRefusedByAnEarlierLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		old := c.leader()
+		goOn := make(chan struct{})
+		release := sync.OnceFunc(func() { close(goOn) })
+		defer release()
+		c.mu.Lock()
+		c.tamper = func(_ uint64, m *pb.Message) {
+			if m.GetFrom() == old.id {
+				<-goOn // its loop sends
+			}
+		}
+		c.mu.Unlock()
+		next := c.leader(old.id)
+		first, err := next.commit(next.begin(), 1, false)
+		require.NoError(t, err)
+		require.True(t, old.leads(), "as it sees it")
+		again := make(chan error, 1)
+		go func() {
+			_, err := old.commit(next.begin(), 1, true)
+			again <- err
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, again, "it cannot know")
+		release()
+		err = <-again
+		require.ErrorIs(t, err, kv.ErrNotLeader)
+		require.NotErrorIs(t, err, kv.ErrVersionGone)
+		second, err := next.commit(next.begin(), 1, true)
+		require.NoError(t, err)
+		require.Equal(t, first, second)
+	})
+}
+
+// A transaction that was read before the tenure of a leader does not commit in it, since another
+// node may have led in between and have refused the transaction for good. What was committed
+// before is known all the same.
+func TestATransactionIsOfOneTenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		leader := c.leader()
+		before := leader.begin()
+		first, err := leader.commit(before, 1, false)
+		require.NoError(t, err)
+		before = leader.begin()
+		leader.log.Transfer(leader.id%3 + 1)
+		time.Sleep(2 * time.Second)
+		other := c.leader()
+		require.NotEqual(t, leader, other)
+		_, err = other.commit(before, 2, true)
+		require.ErrorIs(t, err, kv.ErrOtherOpening)
+		other.log.Transfer(leader.id)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, leader, c.leader())
+		_, err = leader.commit(before, 2, false) // an attempt that took long
+		require.ErrorIs(t, err, kv.ErrOtherOpening)
+		again, err := leader.commit(before, 1, true)
+		require.NoError(t, err)
+		require.Equal(t, first, again)
+		_, err = leader.commit(leader.begin(), 3, false)
+		require.NoError(t, err)
+	})
+}
+
+// begin returns a snapshot of a node.
+func (n *node) begin() kv.Snapshot {
+	s, err := n.store.BeginSnapshot(c(n), 0)
+	require.NoError(n.c.t, err)
+	return s
+}
+
+// commit commits a transaction that read a key at a snapshot and writes another one. The sequence
+// of its request id names it.
+func (n *node) commit(at kv.Snapshot, sequence uint64, retried bool) (kv.SeqNum, error) {
+	return n.store.Commit(c(n), &kv.Transaction{
+		ReadVersion: at.Version, Epoch: at.Epoch, Keys: [][]byte{[]byte("read")}, Batch: batch("written", fmt.Sprint(sequence)),
+	}, kv.WriteOptions{RequestID: kv.RequestID{ClientID: 9, Sequence: sequence, Retried: retried, KnownVersion: at.Version}})
+}
+
 // onlyOnce is a write that fails if it is applied twice.
 func onlyOnce(i int) *kv.Write {
 	return &kv.Write{

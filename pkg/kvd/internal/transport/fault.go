@@ -134,7 +134,9 @@ func faultOfStatus(err error) *fault {
 }
 
 // because adds the cause that the server gave. If the transaction read before the server opened its
-// store, no attempt at the commit was applied: the server would know its request id.
+// store, no attempt at the commit was applied: the server would know its request id. Nor will one be:
+// an earlier opening of the store is over; and of a cluster the leader says it, which has confirmed that
+// it leads, and no node that leads later commits what was read before.
 func (f *fault) because(cause string) {
 	f.never = f.never || f.reason == kvdpb.ReasonVersionGone && cause == kvdpb.CauseOpening
 }
