@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,11 +84,16 @@ func parseNode(cluster string, id uint64, members []string) (n descriptor.Node, 
 		if err != nil || member == 0 {
 			return n, usagef("--members %q: want ID=HOST:PORT, with an id of 1 or more", m)
 		}
-		if _, port, err := net.SplitHostPort(address); err != nil || port == "" || port == "0" {
-			return n, usagef("--members %q: %q is no address; want HOST:PORT", m, address)
+		if err := descriptor.CheckAddress(address); err != nil {
+			return n, usagef("--members %q: %w", m, err)
 		}
 		if n.Members[member] != "" {
 			return n, usagef("--members has node %d twice", member)
+		}
+		for other, same := range n.Members {
+			if same == address {
+				return n, usagef("--members has the address %s twice, of the nodes %d and %d", address, min(other, member), max(other, member))
+			}
 		}
 		n.Members[member] = address
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 
@@ -101,11 +100,11 @@ func (a *app) clusterJoinCommand() *cobra.Command {
 	cmd.Flags().StringVar(&peer, "peer", "", "address of this node for the other nodes: HOST:PORT")
 	cmd.Flags().Uint64Var(&replaces, "replace", 0, "id of the node that the new one replaces")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		switch _, port, err := net.SplitHostPort(peer); {
-		case data == "":
+		if data == "" {
 			return usagef("--data is empty; name the directory of this node")
-		case err != nil || port == "" || port == "0":
-			return usagef("--peer %q is no address; want HOST:PORT, at which the other nodes reach this one", peer)
+		}
+		if err := descriptor.CheckAddress(peer); err != nil {
+			return usagef("--peer %w", err)
 		}
 		if err := checkNewNode(data); err != nil {
 			return err

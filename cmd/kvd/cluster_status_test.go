@@ -71,6 +71,8 @@ func TestClusterCommandsRefuseBadInput(t *testing.T) {
 		"--data is empty":                      "join --peer 127.0.0.1:1",
 		`--peer "" is no address`:              "join --data x",
 		`--peer "here" is no address`:          "join --data x --peer here",
+		`its port is "http"`:                   "join --data x --peer 127.0.0.1:http",
+		"it has no host":                       "join --data x --peer :7100",
 		"holds other files":                    "join --peer 127.0.0.1:1 --data " + dir,
 		`invalid argument "x" for "--to" flag`: "transfer --to x",
 		"takes no arguments":                   "status 1",

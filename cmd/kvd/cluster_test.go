@@ -38,17 +38,20 @@ func TestClusterInitArguments(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "letter"), nil, 0o600))
 	for want, args := range map[string][]string{
-		"--data is empty":                 {"--node", "1", "--members", "1=a:1"},
-		"--members has 0 nodes":           {"--data", "x", "--node", "1"},
-		"--members has 8 nodes":           {"--data", "x", "--node", "1", "--members", "1=a:1,2=a:2,3=a:3,4=a:4,5=a:5,6=a:6,7=a:7,8=a:8"},
-		"want ID=HOST:PORT":               {"--data", "x", "--node", "1", "--members", "one=a:1"},
-		`"a:0" is no address`:             {"--data", "x", "--node", "1", "--members", "1=a:0"},
-		`"" is no address`:                {"--data", "x", "--node", "1", "--members", "1"},
-		"--members has node 1 twice":      {"--data", "x", "--node", "1", "--members", "1=a:1,1=a:2"},
-		"--node 2 is not in --members":    {"--data", "x", "--node", "2", "--members", "1=a:1"},
-		"want 16 hexadecimal digits":      {"--data", "x", "--node", "1", "--members", "1=a:1", "--cluster", "12"},
-		"--partitions 9999; want at most": {"--data", "x", "--node", "1", "--members", "1=a:1", "--partitions", "9999"},
-		"holds other files":               {"--data", dir, "--node", "1", "--members", "1=a:1"},
+		"--data is empty":                             {"--node", "1", "--members", "1=a:1"},
+		"--members has 0 nodes":                       {"--data", "x", "--node", "1"},
+		"--members has 8 nodes":                       {"--data", "x", "--node", "1", "--members", "1=a:1,2=a:2,3=a:3,4=a:4,5=a:5,6=a:6,7=a:7,8=a:8"},
+		"want ID=HOST:PORT":                           {"--data", "x", "--node", "1", "--members", "one=a:1"},
+		`"a:0" is no address`:                         {"--data", "x", "--node", "1", "--members", "1=a:0"},
+		`"" is no address`:                            {"--data", "x", "--node", "1", "--members", "1"},
+		"--members has node 1 twice":                  {"--data", "x", "--node", "1", "--members", "1=a:1,1=a:2"},
+		"the address a:1 twice, of the nodes 1 and 2": {"--data", "x", "--node", "1", "--members", "1=a:1,2=a:1"},
+		"0.0.0.0 means no single machine":             {"--data", "x", "--node", "1", "--members", "1=0.0.0.0:1"},
+		"18446744073709551615 is no id of a node":     {"--data", "x", "--node", "18446744073709551615", "--members", "18446744073709551615=a:1"},
+		"--node 2 is not in --members":                {"--data", "x", "--node", "2", "--members", "1=a:1"},
+		"want 16 hexadecimal digits":                  {"--data", "x", "--node", "1", "--members", "1=a:1", "--cluster", "12"},
+		"--partitions 9999; want at most":             {"--data", "x", "--node", "1", "--members", "1=a:1", "--partitions", "9999"},
+		"holds other files":                           {"--data", dir, "--node", "1", "--members", "1=a:1"},
 	} {
 		r := command(t, "", nil, append([]string{"cluster", "init"}, args...)...)
 		assert.Equal(t, daemon.ExitUsage, r.code, want)

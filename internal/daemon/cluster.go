@@ -55,6 +55,8 @@ func (c *Config) checkCluster() error {
 		return fmt.Errorf("%w: --cluster-listen, --cluster-advertise, --cluster-cert, --cluster-key and --cluster-ca are for a node of a cluster: pass --cluster too", ErrUsage)
 	case files != 0 && files != 3:
 		return fmt.Errorf("%w: --cluster-cert, --cluster-key and --cluster-ca belong together; give all, or none", ErrUsage)
+	case c.ClusterAdvertise != "" && descriptor.CheckAddress(c.ClusterAdvertise) != nil:
+		return fmt.Errorf("%w: --cluster-advertise: %w", ErrUsage, descriptor.CheckAddress(c.ClusterAdvertise))
 	case c.Cluster && c.Dev:
 		return fmt.Errorf("%w: --cluster needs a store on disk; leave out --dev", ErrUsage)
 	case c.Cluster && c.Archive != "":

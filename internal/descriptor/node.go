@@ -9,8 +9,12 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"maps"
+	"net"
+	"net/netip"
 	"path"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -79,7 +83,10 @@ func (n *Node) Check() error {
 		reason = fmt.Sprintf("%d nodes, want at most %d", len(n.Members), MaxMembers)
 	}
 	for id, address := range n.Members {
-		if id == 0 || id >= reservedNodeID || address == "" || len(address) > MaxAddressBytes {
+		switch {
+		case id == 0 || id >= reservedNodeID:
+			reason = fmt.Sprintf("%d is no id of a node; want 1 to %d", id, uint64(reservedNodeID-1))
+		case address == "" || len(address) > MaxAddressBytes:
 			reason = fmt.Sprintf("node %d has an address of %d bytes, want 1 to %d", id, len(address), MaxAddressBytes)
 		}
 	}
@@ -87,6 +94,36 @@ func (n *Node) Check() error {
 		return fmt.Errorf("%w: node %d of cluster %016x: %s", kv.ErrInvalidArgument, n.Node, n.Cluster, reason)
 	}
 	return nil
+}
+
+// CheckAddress returns an error unless other machines can call a node at an address: HOST:PORT, where
+// the host is a name or an IP address of one machine, and the port a number. Check accepts others,
+// which earlier versions of kvd have written.
+func CheckAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is no address of a node: want HOST:PORT", address)
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	ip, noIP := netip.ParseAddr(host)
+	switch {
+	case err != nil || number == 0:
+		return fmt.Errorf("%q is no address of a node: its port is %q, want a number from 1 to 65535", address, port)
+	case host == "":
+		return fmt.Errorf("%q is no address of a node: it has no host; want HOST:PORT, at which the other nodes reach this one", address)
+	case noIP == nil && (ip.IsUnspecified() || ip.IsMulticast()):
+		return fmt.Errorf("%q is no address of a node: %s means no single machine; give the name or an address of this one", address, host)
+	case noIP != nil && strings.ContainsFunc(host, notInName):
+		return fmt.Errorf("%q is no address of a node: %q is no name of a machine", address, host)
+	case len(address) > MaxAddressBytes:
+		return fmt.Errorf("an address of a node has %d bytes, want at most %d", len(address), MaxAddressBytes)
+	}
+	return nil
+}
+
+// notInName reports whether names of machines do not have a character.
+func notInName(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_')
 }
 
 // LogID returns the id that the checksums of the node's log cover. It is that of the node and not

@@ -94,6 +94,21 @@ func TestNodesThatCannotBe(t *testing.T) {
 	require.NotEqual(t, NewID(), NewID())
 }
 
+func TestAddressesOfNodes(t *testing.T) {
+	for _, good := range []string{"db1:7100", "db-1.example.org:1", "127.0.0.1:65535", "[::1]:7100", "[fe80::1%eth0]:7100", "my_host:7100"} {
+		require.NoError(t, CheckAddress(good), good)
+	}
+	for bad, want := range map[string]string{
+		"": "want HOST:PORT", "db1": "want HOST:PORT", "::1:7100": "want HOST:PORT",
+		"db1:": `its port is ""`, "db1:0": `its port is "0"`, "db1:http": `its port is "http"`, "db1:65536": `its port is "65536"`, "db1:-1": `its port is "-1"`,
+		":7100": "it has no host", "0.0.0.0:7100": "0.0.0.0 means no single machine", "[::]:7100": ":: means no single machine", "224.0.0.1:7100": "no single machine",
+		"a%zz:7100": "is no name of a machine", "a b:7100": "is no name of a machine", "user@db1:7100": "is no name of a machine", "a/b:7100": "is no name of a machine",
+		strings.Repeat("a", MaxAddressBytes) + ":1": "has 302 bytes",
+	} {
+		require.ErrorContains(t, CheckAddress(bad), want, bad)
+	}
+}
+
 func TestEveryFlippedBitAndEveryCutOfTheNodeIsDamageOrANewerVersion(t *testing.T) {
 	whole := sampleNode.Encode()
 	for i := range whole {

@@ -79,6 +79,8 @@ func TestAddressesThatCannotBeUsed(t *testing.T) {
 	require.NoError(t, n.CheckAddress("127.0.0.1:7"))
 	require.ErrorIs(t, n.CheckAddress("10.0.0.1:7"), kv.ErrInvalidArgument)
 	require.ErrorIs(t, n.CheckAddress("nonsense"), kv.ErrInvalidArgument)
+	require.ErrorIs(t, n.CheckAddress("127.0.0.1:http"), kv.ErrInvalidArgument)
+	require.ErrorIs(t, n.CheckSecured("10.0.0.1:7"), kv.ErrInvalidArgument)
 }
 
 func TestTheTextOfAConnectionThatCannotBeMade(t *testing.T) {

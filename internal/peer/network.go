@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/kvd-db/kvd/internal/certificate"
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
 )
@@ -220,13 +221,20 @@ func (n *Network) SetMembers(addresses map[uint64]string) error {
 	return nil
 }
 
-// CheckAddress returns an error unless another node can be at an address.
+// CheckAddress returns an error unless a new node can be at an address.
 //
 // Errors: kv.ErrInvalidArgument.
 func (n *Network) CheckAddress(address string) error {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return fmt.Errorf("%w: address %q: %w", kv.ErrInvalidArgument, address, err)
+	if err := descriptor.CheckAddress(address); err != nil {
+		return fmt.Errorf("%w: %w", kv.ErrInvalidArgument, err)
 	}
+	return n.CheckSecured(address)
+}
+
+// CheckSecured returns an error if this node must not call an address as it has no certificate.
+//
+// Errors: kv.ErrInvalidArgument.
+func (n *Network) CheckSecured(address string) error {
 	if n.options.TLS == nil {
 		return checkLoopback(address)
 	}
@@ -267,7 +275,9 @@ func (n *Network) newMember(id uint64, address string) (*member, error) {
 
 // dial returns a connection, which is made when it is used.
 func dial(address string, creds credentials.TransportCredentials) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+address,
+	dialer := &net.Dialer{} // also for addresses that are no URL, and without the proxy of the environment
+	return grpc.NewClient("passthrough:///node",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", address) }),
 		grpc.WithTransportCredentials(creds),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: minPause, Multiplier: 2, Jitter: 0.5, MaxDelay: maxPause},
