@@ -113,26 +113,25 @@ func (s *process) openCluster(o *engine.Options) error {
 	if err != nil {
 		return clusterUsage(err)
 	}
-	if err := network.SetMembers(node.Members); err != nil { // until the log says who they are
-		network.Close()
-		return clusterUsage(err)
+	for id, address := range node.Members {
+		if err := network.CheckSecured(address); err != nil {
+			network.Close()
+			return clusterUsage(fmt.Errorf("node %d: %w", id, err))
+		}
 	}
+	follows := &follower{network: network, former: node.Members, logger: s.log}
 	replicatedLog := replicated.New(replicated.Config{
 		Cluster: node.Cluster, Node: node.Node, Addresses: node.Members, Transport: network,
 		Files: filesOf(network), Report: s.checkpointEvent,
 		Exchange: network.Compare, Compared: s.compared, HandedOver: s.handedOver,
-		Follow: func(addresses map[uint64]string) {
-			if err := network.SetMembers(addresses); err != nil && !errors.Is(err, kv.ErrClosed) {
-				s.log.Error("the addresses of the nodes cannot be used; the old ones count", zap.Error(err))
-			}
-		},
+		Follow: follows.follow,
 	})
+	follows.log = replicatedLog
 	serveFiles(network, replicatedLog)
 	network.Judge(replicatedLog.Judge)
 	network.SetCompare(replicatedLog.Hear)
-	network.Start(replicatedLog)
 	s.cluster.nodes = &membership{
-		cluster: node.Cluster, node: node.Node, partitions: store.Partitions, version: Build().Version, network: network, log: replicatedLog,
+		cluster: node.Cluster, node: node.Node, partitions: store.Partitions, version: Build().Version, network: network, log: replicatedLog, follows: follows,
 		self: replicated.Node{Store: node.StoreID, Client: cmp.Or(c.ClusterAdvertise, clientAddress(s.listen.Addr(), node.Members[node.Node]))},
 	}
 	if !s.cluster.use(node.Node, network, replicatedLog) {

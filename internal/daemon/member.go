@@ -34,6 +34,7 @@ func (s *process) watchCluster() {
 	c.network.Answer(c.nodes.answer)
 	c.running.Go(c.probe)
 	c.running.Go(func() { s.tend(c.life, c.nodes) })
+	c.running.Go(func() { c.nodes.follows.forget(c.life) })
 	c.running.Go(func() {
 		ticker := time.NewTicker(replica.TickInterval)
 		defer ticker.Stop()

@@ -30,6 +30,7 @@ type membership struct {
 	self          replicated.Node // what this node says of itself
 	network       *peer.Network
 	log           *replicated.Log
+	follows       *follower
 }
 
 var _ service.Cluster = (*membership)(nil)

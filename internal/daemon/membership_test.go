@@ -2,14 +2,17 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -158,6 +161,36 @@ func TestANodeThatLostItsDataDoesNotTakePart(t *testing.T) {
 	require.ErrorContains(t, err, "another data directory")
 	require.ErrorContains(t, err, "kvd cluster join --replace 2")
 	require.NoError(t, one.end())
+}
+
+// A node that was made with other members than the others, by mistake, is refused by them, and does
+// not tell them that they were removed: they would end for good.
+func TestANodeThatWasMadeWithOtherMembersEndsNoOther(t *testing.T) {
+	cluster, members, doors := descriptor.NewID(), map[uint64]string{}, map[uint64]*door{}
+	for id := range uint64(3) {
+		doors[id+1] = newDoor(t)
+		members[id+1] = doors[id+1].listener.Addr().String()
+	}
+	begin := func(id uint64, members map[uint64]string) (*running, *observer.ObservedLogs) {
+		fsys := vfs.NewMem()
+		require.NoError(t, initNode(fsys, descriptor.Node{Cluster: cluster, Node: id, Members: members}))
+		return startNode(t, fsys, doors[id])
+	}
+	wrong, _ := begin(3, map[uint64]string{3: members[3]})
+	wrong.status(func(c *kvd.Cluster) bool { return c.Leader == 3 })
+	one, lines := begin(1, members)
+	two, _ := begin(2, members)
+	testwait.Until(t, func() bool {
+		return slices.ContainsFunc(lines.FilterMessage("no connection to a node").All(), func(l observer.LoggedEntry) bool {
+			return strings.Contains(fmt.Sprint(l.ContextMap()["error"]), "node 3 refuses the call: the cluster of node 1 began with the nodes [1 2 3]")
+		})
+	})
+	for _, n := range []*running{one, two} {
+		n.status(func(c *kvd.Cluster) bool { return c.Leader == 1 || c.Leader == 2 })
+	}
+	for _, n := range []*running{one, two, wrong} {
+		require.NoError(t, n.end())
+	}
 }
 
 // What a node tells of errors comes to the one that asked it, as far as that decides by it.

@@ -56,3 +56,27 @@ func TestRecoveryFromALostMajority(t *testing.T) {
 	require.NoError(t, alone.end())
 	require.True(t, errors.Is(RecoverNode(disks[1], "other", nil), fs.ErrNotExist))
 }
+
+// Two nodes were made the only one of their cluster, each by itself, which must not be. The one that
+// starts while the other one runs ends.
+func TestOfTwoRecoveredNodesOneEnds(t *testing.T) {
+	disks := make([]*vfs.Mem, 3)
+	starts, _ := clusterOn(t, disks)
+	var nodes []*running
+	for _, start := range starts {
+		nodes = append(nodes, start())
+	}
+	nodes[0].status(calm)
+	for _, r := range nodes {
+		require.NoError(t, r.end())
+	}
+	for _, disk := range disks[:2] {
+		require.NoError(t, RecoverNode(disk, "data", func(descriptor.Node, *replica.Recovery) bool { return true }))
+	}
+	one := starts[0]()
+	one.status(func(c *kvd.Cluster) bool { return c.Leader == 1 })
+	config := testConfig(zap.NewNop(), disks[1])
+	config.Cluster, config.ClusterListen = true, "127.0.0.1:0"
+	require.ErrorIs(t, Run(t.Context(), config, nil), ErrExpelled)
+	require.NoError(t, one.end())
+}

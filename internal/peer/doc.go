@@ -44,6 +44,10 @@
 // (certificate.Node), and has to agree with the Hello. Host names do not matter. Without TLS
 // a Hello is believed; then all addresses have to be those of loopback.
 //
+// A Hello also tells the voters with which the cluster began. A node that was made with others by
+// mistake has a history of its own: it is refused before it can be told that it was removed, and
+// cannot tell others that they were ([Network.SetFirst]).
+//
 // A Hello also tells the random id of the data directory. A node that was removed, or that
 // comes with another directory than it had, is refused for good, and learns that
 // ([Network.Judge], [ErrExpelled]).

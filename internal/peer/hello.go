@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"google.golang.org/grpc/codes"
@@ -23,7 +24,7 @@ const (
 	protocolVersion = 2
 
 	helloKey      = "kvd-hello-bin"
-	maxHelloBytes = 128
+	maxHelloBytes = 256
 )
 
 // identity is what a node says of itself and of whom it means.
@@ -31,7 +32,8 @@ type identity struct {
 	cluster, from, to uint64
 	lane              peerpb.Lane
 	layout            Layout
-	store             uint64 // of the data directory of from; 0: it is not told
+	store             uint64   // of the data directory of from; 0: it is not told
+	first             []uint64 // as SetFirst has them; empty: not known
 }
 
 // Layout is how the keys of a store are divided. The records of a cluster name partitions, so
@@ -51,24 +53,34 @@ func (i identity) fits(me uint64, mine Layout) error {
 	return fmt.Errorf("the store of node %d has %s, that of node %d has %s: make the one that differs again, by kvd cluster init with the same --partitions", i.from, i.layout, me, mine)
 }
 
+// began compares the beginning of the history of another node with that of this one. Nodes of two
+// histories must not exchange entries or votes, and neither can tell whether the other one was removed.
+func (i identity) began(me uint64, mine []uint64) error {
+	if len(i.first) == 0 || len(mine) == 0 || slices.Equal(i.first, mine) {
+		return nil
+	}
+	return fmt.Errorf("the cluster of node %d began with the nodes %v, that of node %d with the nodes %v: make the one that differs again, in a new directory, "+
+		"by kvd cluster init with the same --members, or by kvd cluster join", i.from, i.first, me, mine)
+}
+
 // noLane is the lane of calls that are no stream of messages.
 const noLane = peerpb.Lane_LANE_UNSPECIFIED
 
 // calls returns what this node says in a call of another one.
 func (n *Network) calls(to uint64, lane peerpb.Lane) identity {
 	o := &n.options
-	return identity{cluster: o.Cluster, from: o.Node, to: to, lane: lane, layout: o.Layout, store: o.Store}
+	return identity{cluster: o.Cluster, from: o.Node, to: to, lane: lane, layout: o.Layout, store: o.Store, first: n.first}
 }
 
 // answers returns what this node says to a caller.
 func (n *Network) answers(hello identity) identity {
-	return identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout}
+	return identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout, first: n.first}
 }
 
 func (i identity) metadata() metadata.MD {
 	b, _ := proto.Marshal(&peerpb.Hello{
 		Version: protocolVersion, Cluster: i.cluster, From: i.from, To: i.to, Lane: i.lane,
-		Partitions: uint32(i.layout.Partitions), Hash: i.layout.Hash, Store: i.store,
+		Partitions: uint32(i.layout.Partitions), Hash: i.layout.Hash, Store: i.store, FirstVoters: i.first,
 	}) // numbers always encode, and so does the name of a hash
 	return metadata.Pairs(helloKey, string(b))
 }
@@ -88,7 +100,7 @@ func readHello(md metadata.MD) (identity, error) {
 	}
 	return identity{
 		cluster: h.GetCluster(), from: h.GetFrom(), to: h.GetTo(), lane: h.GetLane(),
-		layout: Layout{int(h.GetPartitions()), h.GetHash()}, store: h.GetStore(),
+		layout: Layout{int(h.GetPartitions()), h.GetHash()}, store: h.GetStore(), first: h.GetFirstVoters(),
 	}, nil
 }
 
@@ -112,6 +124,9 @@ func (n *Network) welcome(ctx context.Context) (identity, *member, error) {
 	hello, err := readHello(md)
 	if err == nil {
 		err = hello.check(&n.options)
+	}
+	if err == nil {
+		err = hello.began(n.options.Node, n.first)
 	}
 	if err != nil {
 		return hello, nil, n.refuse(ctx, codes.FailedPrecondition, err)

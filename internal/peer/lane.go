@@ -124,11 +124,13 @@ func checkAnswer(header metadata.MD, me identity) error {
 	if err != nil {
 		return err
 	}
-	want := identity{cluster: me.cluster, from: me.to, to: me.from, lane: me.lane, layout: hello.layout}
-	if hello != want {
-		return fmt.Errorf("node %d of cluster %016x answers, want node %d of cluster %016x: an address is wrong", hello.from, hello.cluster, want.from, want.cluster)
+	if hello.cluster != me.cluster || hello.from != me.to || hello.to != me.from || hello.lane != me.lane {
+		return fmt.Errorf("node %d of cluster %016x answers, want node %d of cluster %016x: an address is wrong", hello.from, hello.cluster, me.to, me.cluster)
 	}
-	return hello.fits(me.from, me.layout)
+	if err := hello.fits(me.from, me.layout); err != nil {
+		return err
+	}
+	return hello.began(me.from, me.first)
 }
 
 // send sends what comes into the queue.

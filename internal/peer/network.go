@@ -72,6 +72,7 @@ type Receiver interface {
 // Network carries the messages of a node. Safe for concurrent use.
 type Network struct {
 	options  Options
+	first    []uint64 // see SetFirst
 	listener net.Listener
 	server   *grpc.Server
 
@@ -169,6 +170,11 @@ func checkLoopback(address string) error {
 	}
 	return nil
 }
+
+// SetFirst says with which voters the cluster began, as this node knows it: nodes that know others
+// refuse each other. Without it, or with none, that is not compared. It is called before Start and
+// SetMembers.
+func (n *Network) SetFirst(voters []uint64) { n.first = slices.Sorted(slices.Values(voters)) }
 
 // Start begins to take messages.
 func (n *Network) Start(r Receiver) {

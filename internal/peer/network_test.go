@@ -220,7 +220,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 		"says 0 times which node it is":            {},
 		"says 2 times which node it is":            metadata.Join(good.metadata(), good.metadata()),
 		"in 3 bytes that cannot be read":           metadata.Pairs(helloKey, "\xff\xff\xff"),
-		"in 129 bytes that cannot be read":         metadata.Pairs(helloKey, string(make([]byte, maxHelloBytes+1))),
+		"in 257 bytes that cannot be read":         metadata.Pairs(helloKey, string(make([]byte, maxHelloBytes+1))),
 		"it speaks version 1, this node version 2": hello(func(h *peerpb.Hello) { h.Version = 1 }),
 		"it belongs to cluster 0000000000000009":   hello(func(h *peerpb.Hello) { h.Cluster = 9 }),
 		"it means node 3, this is node 2":          hello(func(h *peerpb.Hello) { h.To = 3 }),
@@ -300,6 +300,37 @@ func TestNodesWithOtherPartitions(t *testing.T) {
 	}
 }
 
+// Nodes of which one was made with other first nodes do not talk, and both say why. Neither tells
+// the other one that it was removed, which it cannot know.
+func TestNodesThatBeganWithOthers(t *testing.T) {
+	var networks []*Network
+	var told [2]reports
+	for i, first := range [][]uint64{{2, 1, 3}, {2}} {
+		o := options(uint64(i + 1))
+		o.Report = told[i].report
+		n, err := New(o)
+		require.NoError(t, err)
+		t.Cleanup(n.Close)
+		n.SetFirst(first)
+		n.Judge(func(node, _ uint64) error { return fmt.Errorf("node %d was removed", node) })
+		n.Start(&inbox{})
+		networks = append(networks, n)
+	}
+	for _, n := range networks {
+		require.NoError(t, n.SetMembers(map[uint64]string{1: networks[0].Addr(), 2: networks[1].Addr()}))
+	}
+	for i, want := range []string{
+		"node 2 refuses the call: the cluster of node 1 began with the nodes [1 2 3], that of node 2 with the nodes [2]",
+		"node 1 refuses the call: the cluster of node 2 began with the nodes [2], that of node 1 with the nodes [1 2 3]",
+	} {
+		testwait.Until(t, func() bool {
+			return strings.Contains(networks[i].Status()[0].Why, want) && told[i].has("a call from 127.0.0.1:") && told[i].has("the same --members")
+		})
+		require.False(t, told[i].expelled())
+		require.False(t, networks[i].Status()[0].Connected)
+	}
+}
+
 // A node that answers as another one gets nothing.
 func TestAnswersThatAreRefused(t *testing.T) {
 	me := identity{cluster: testCluster, from: 1, to: 2, lane: peerpb.Lane_LANE_SMALL, layout: testLayout}
@@ -308,6 +339,11 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	divided := answer
 	divided.layout.Partitions++
 	require.ErrorContains(t, checkAnswer(divided.metadata(), me), "the store of node 2 has 5 partitions")
+	other, mine := answer, me
+	other.first, mine.first = []uint64{2}, []uint64{1, 2}
+	require.ErrorContains(t, checkAnswer(other.metadata(), mine), "the cluster of node 2 began with the nodes [2]")
+	require.NoError(t, checkAnswer(other.metadata(), me), "it does not know")
+	require.NoError(t, checkAnswer(answer.metadata(), mine))
 	for _, change := range []func(*identity){
 		func(i *identity) { i.cluster++ }, func(i *identity) { i.from++ }, func(i *identity) { i.to++ }, func(i *identity) { i.lane++ },
 	} {
@@ -416,7 +452,7 @@ func TestPacketsEndWithAnError(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(identity{cluster: 1, from: 2, to: 3, lane: 1, layout: testLayout, store: 4}.metadata().Get(helloKey)[0])
+	f.Add(identity{cluster: 1, from: 2, to: 3, lane: 1, layout: testLayout, store: 4, first: []uint64{1, 2, 300}}.metadata().Get(helloKey)[0])
 	f.Fuzz(func(t *testing.T, b string) {
 		i, err := readHello(metadata.Pairs(helloKey, b))
 		if err != nil {

@@ -88,7 +88,9 @@ type Hello struct {
 	Partitions uint32 `protobuf:"varint,6,opt,name=partitions,proto3" json:"partitions,omitempty"`
 	Hash       string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Random id of the data directory of the calling node.
-	Store         uint64 `protobuf:"varint,8,opt,name=store,proto3" json:"store,omitempty"`
+	Store uint64 `protobuf:"varint,8,opt,name=store,proto3" json:"store,omitempty"`
+	// The voters with which its cluster began, ascending; none: it does not know them.
+	FirstVoters   []uint64 `protobuf:"varint,9,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -177,6 +179,13 @@ func (x *Hello) GetStore() uint64 {
 		return x.Store
 	}
 	return 0
+}
+
+func (x *Hello) GetFirstVoters() []uint64 {
+	if x != nil {
+		return x.FirstVoters
+	}
+	return nil
 }
 
 // Packet has messages of the consensus, as the library encodes them. A long one comes alone, in
@@ -1500,7 +1509,7 @@ var File_kvd_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\xd0\x01\n" +
+	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\xf3\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\x04R\acluster\x12\x12\n" +
@@ -1511,7 +1520,8 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"partitions\x18\x06 \x01(\rR\n" +
 	"partitions\x12\x12\n" +
 	"\x04hash\x18\a \x01(\tR\x04hash\x12\x14\n" +
-	"\x05store\x18\b \x01(\x04R\x05store\"b\n" +
+	"\x05store\x18\b \x01(\x04R\x05store\x12!\n" +
+	"\ffirst_voters\x18\t \x03(\x04R\vfirstVoters\"b\n" +
 	"\x06Packet\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x1a\n" +
 	"\bmessages\x18\x02 \x03(\fR\bmessages\x12\x12\n" +
