@@ -129,12 +129,12 @@ var clientMayImport = []string{
 // outside lists, for the lower floors, which modules outside the standard library they
 // may import. Higher floors may import any.
 var outside = map[string][]string{
-	"internal/keyhash": {"github.com/cespare/xxhash"},                                                                     // the hash that the store's descriptor names
-	"internal/backup":  {"github.com/cespare/xxhash"},                                                                     // checksums of whole files
-	"internal/vfs":     {"golang.org/x/sys/unix"},                                                                         // fdatasync, flock, hints to the page cache
-	"internal/raftlog": {raftLibrary, "google.golang.org/protobuf/proto"},                                                 // it stores raft's entries
-	"internal/replica": {raftLibrary, "google.golang.org/protobuf/proto"},                                                 // it drives raft
-	"internal/peer":    {raftLibrary, "google.golang.org/grpc", "google.golang.org/protobuf", "golang.org/x/net/netutil"}, // it carries raft's messages
+	"internal/keyhash": {"github.com/cespare/xxhash"},                                         // the hash that the store's descriptor names
+	"internal/backup":  {"github.com/cespare/xxhash"},                                         // checksums of whole files
+	"internal/vfs":     {"golang.org/x/sys/unix"},                                             // fdatasync, flock, hints to the page cache
+	"internal/raftlog": {raftLibrary, "google.golang.org/protobuf/proto"},                     // it stores raft's entries
+	"internal/replica": {raftLibrary, "google.golang.org/protobuf/proto"},                     // it drives raft
+	"internal/peer":    {raftLibrary, "google.golang.org/grpc", "google.golang.org/protobuf"}, // it carries raft's messages
 	"pkg/kvdpb":        {"google.golang.org/grpc", "google.golang.org/protobuf"},
 	"internal/frame":   {"google.golang.org/grpc", "google.golang.org/protobuf"}, // what a frame means, and its codec in gRPC
 }

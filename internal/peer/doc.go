@@ -11,8 +11,9 @@
 //	    by, a member of this cluster, and means this node and this group. A member may pass
 //	    on the reads of another member.
 //	N3. The bytes of a stranger cost bounded memory: 64 connections of 1 MiB each, which end
-//	    if they are idle. Before a call is known to be a member's, nothing of it is decoded but
-//	    a Hello of at most 128 bytes.
+//	    if they are idle, and make room for newer ones. They keep no member out, unless the stranger
+//	    connects so fast that a member cannot say which node it is in between. Before a call is known to be a member's, nothing of it is decoded but
+//	    a Hello of at most 256 bytes.
 //	N4. Close ends all goroutines.
 //
 // # Lanes

@@ -120,6 +120,15 @@ func (i identity) check(me *Options) error {
 
 // welcome decides whether a call is that of a member, and returns which one.
 func (n *Network) welcome(ctx context.Context) (identity, *member, error) {
+	hello, m, err := n.judged(ctx)
+	if p, ok := grpcpeer.FromContext(ctx); ok {
+		n.door.know(p.Addr.String(), err == nil)
+	}
+	return hello, m, err
+}
+
+// judged is welcome without the door.
+func (n *Network) judged(ctx context.Context) (identity, *member, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	hello, err := readHello(md)
 	if err == nil {

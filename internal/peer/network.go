@@ -12,7 +12,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -26,7 +25,8 @@ import (
 )
 
 const (
-	// maxConns bounds the connections of the listener: three of each of a dozen nodes, and old ones.
+	// maxConns bounds the connections of the listener: three of each of a dozen nodes, and old ones. See
+	// door.
 	maxConns = 64
 	// handshakeWait and idleWait end the connections of strangers.
 	handshakeWait = 5 * time.Second
@@ -74,6 +74,7 @@ type Network struct {
 	options  Options
 	first    []uint64 // see SetFirst
 	listener net.Listener
+	door     *door // of listener
 	server   *grpc.Server
 
 	receiver    atomic.Pointer[Receiver]
@@ -141,7 +142,7 @@ func New(o Options) (*Network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the other nodes: %w", err)
 	}
-	n.listener = listener
+	n.listener, n.door = listener, newDoor(listener, maxConns, n.refused)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.server = grpc.NewServer(
 		grpc.Creds(creds),
@@ -179,7 +180,7 @@ func (n *Network) SetFirst(voters []uint64) { n.first = slices.Sorted(slices.Val
 // Start begins to take messages.
 func (n *Network) Start(r Receiver) {
 	n.receiver.Store(&r)
-	n.running.Go(func() { _ = n.server.Serve(netutil.LimitListener(n.listener, maxConns)) }) // it ends with Close
+	n.running.Go(func() { _ = n.server.Serve(n.door) }) // it ends with Close
 }
 
 // Addr returns the address of the listener.
