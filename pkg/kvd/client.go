@@ -32,12 +32,14 @@ type Client struct {
 //
 // A target may have up to 16 endpoints, separated by commas: "a:7070,b:7070". All must serve
 // the same store, or be nodes of the same cluster. The client uses the first endpoint until it
-// cannot be reached, is shutting down, does not answer for two seconds or refuses a write
-// because another node leads, then the next one; after the last it starts again with the first.
-// It retries the calls in flight at the new endpoint, writes under their request ids, so each
-// is still applied once. Snapshots and transactions continue, except at another node of a
-// cluster: there they end with ErrVersionGone, after which Update and View begin anew. With
-// several endpoints a connection must be accepted within one second, otherwise within five.
+// cannot be reached, is shutting down, does not answer for two seconds, does not answer for one
+// and is not ready, or refuses a write because another node leads, then the next one; after the
+// last it starts again with the first. It retries the calls in flight at the new endpoint,
+// writes under their request ids, so each is still applied once. Snapshots and transactions
+// continue, except at another node of a cluster: there they end with ErrVersionGone, as a
+// transaction does at a node that has begun to lead since it read. Update and View then begin
+// anew. With several endpoints a connection must be accepted within one second, otherwise
+// within five.
 //
 // Errors: ErrInvalid if the target or an option is invalid.
 func Open(target string, opts ...Option) (*Client, error) {

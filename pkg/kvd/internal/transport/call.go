@@ -201,6 +201,8 @@ func (c *Network) tryUnary(ctx context.Context, tries *attempts, call func(conte
 	defer cancel()
 	conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
 	tries.conn, tries.via = conn, nil
+	ctx, silence := conn.listen(ctx)
+	defer silence.end()
 	conn.calls.Add(1)
 	// gRPC fills in the peer when the call has a stream. Without a peer nothing was sent.
 	var server peer.Peer
@@ -211,7 +213,10 @@ func (c *Network) tryUnary(ctx context.Context, tries *attempts, call func(conte
 		return nil
 	}
 	f := faultOfStatus(err)
-	if status.Code(err) == codes.Canceled && ctx.Err() != nil {
+	switch cancelled := status.Code(err) == codes.Canceled && ctx.Err() != nil; {
+	case cancelled && silence.ended():
+		f = faultOfStatus(errSilent)
+	case cancelled:
 		f.err, f.transient = ctx.Err(), false
 	}
 	f.undone = f.undone || server.Addr == nil

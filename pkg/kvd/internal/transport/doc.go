@@ -61,9 +61,9 @@
 // From silence on a frameConn with frames in flight: the connection is broken. The silence must be
 // longer than any caller waits and at least ten seconds, or a minute if one waits without a bound. All
 // frames of the frameConn fail, their operations may have been applied, and the next frame uses
-// another connection. If there are several endpoints, an endpoint is asked over gRPC whether it is
-// there after a second of silence; if it does not answer within another one, the connection is broken.
-// Silence never means that something was not applied. While nothing is in flight,
+// another connection. If there are several endpoints, an endpoint is asked over gRPC whether it
+// serves requests after a second of silence, and again each second; if it does not answer within another
+// one, or is not ready, the connection is broken. An attempt by gRPC ends in the same way (listener). Silence never means that something was not applied. While nothing is in flight,
 // the watchdog does not run; TCP and gRPC keepalives detect a lost server then.
 //
 // # Locks

@@ -45,7 +45,8 @@ type frameConn struct {
 	retired  bool          // takes no more frames: the server is going away, or it was replaced
 	finished bool          // transport.finish was called
 	silent   bool          // nothing arrived for too long
-	asked    bool          // nothing has arrived since the endpoint was asked whether it is there
+	asking   bool          // the endpoint is being asked whether it serves requests
+	served   time.Time     // when it said last that it does
 	broken   *fault        // why receiving has ended
 	torn     *pendingFrame // was not written completely, if any
 	frames   []*pendingFrame

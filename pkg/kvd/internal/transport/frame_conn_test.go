@@ -456,9 +456,9 @@ func TestASlowServerKeepsItsFrameConn(t *testing.T) {
 		return len(fc.frames) == 1
 	})
 	c.mu.Lock()
-	fc.asked = true
+	received := fc.received
 	c.mu.Unlock()
-	fc.ask()
+	fc.ask(received)
 	c.mu.Lock()
 	assert.False(t, fc.silent)
 	c.mu.Unlock()

@@ -47,17 +47,21 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 	conn.calls.Add(1)
 	defer conn.calls.Add(-1)
 
+	ctx, silence := conn.listen(ctx)
+	defer silence.end()
 	var stalled *time.Timer
 	if timeout := s.client.options.Timeout; timeout > 0 {
 		stalled = time.AfterFunc(timeout, func() { cancel(context.DeadlineExceeded) })
 		defer stalled.Stop()
 	}
+	waits := time.Now()
 	stream, err := conn.kv.Scan(ctx, request)
 	for err == nil {
 		var chunk *kvdpb.ScanResponse
 		if chunk, err = stream.Recv(); err != nil {
 			break
 		}
+		silence.came()
 		if stalled != nil {
 			stalled.Stop() // the body of the loop is not bounded
 		}
@@ -71,6 +75,8 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 				return true, nil
 			}
 		}
+		waits = time.Now()
+		silence.resume()
 		if stalled != nil {
 			stalled.Reset(s.client.options.Timeout)
 		}
@@ -80,11 +86,15 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 		return true, nil
 	}
 	f := faultOfStatus(err)
-	if caller.Err() != nil {
+	switch {
+	case caller.Err() != nil:
 		f.err, f.transient = caller.Err(), false
-	} else if ctx.Err() != nil {
+	case silence.ended():
+		f = faultOfStatus(errSilent)
+	case ctx.Err() != nil:
 		f.err, f.transient = context.DeadlineExceeded, false // a chunk took too long
 	}
+	s.tries.unanswered(f, waits)
 	f.transient = f.transient && !s.yielded
 	return false, f
 }

@@ -1,15 +1,8 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
-
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // watchdog bounds the calls of a connection, so that they need no timers of their own. It wakes the
@@ -32,8 +25,9 @@ const (
 	minSilence       = 10 * time.Second
 	unboundedSilence = time.Minute
 
-	// silenceOfSeveral is the time after which an endpoint of several is asked whether it is there,
-	// and the time that it has to answer. Another endpoint may serve the calls within their timeout.
+	// silenceOfSeveral is the time after which an endpoint of several is asked whether it serves
+	// requests, and the time that it has to answer. It is asked again as long as the silence lasts.
+	// Another endpoint may serve the calls within their timeout.
 	silenceOfSeveral = time.Second
 )
 
@@ -111,12 +105,13 @@ func (c *conn) look() {
 // listenLocked ends a frameConn on which nothing has arrived for too long.
 func (fc *frameConn) listenLocked(now time.Time) {
 	if fc.received != fc.seen || len(fc.frames) == 0 {
-		fc.seen, fc.heard, fc.asked = fc.received, now, false
+		fc.seen, fc.heard = fc.received, now
 		return
 	}
-	if now.Sub(fc.heard) >= silenceOfSeveral && fc.conn.client.endpoints > 1 && !fc.asked {
-		fc.asked = true
-		fc.conn.client.background.Go(fc.ask) // which fc keeps from ending
+	if fc.conn.client.endpoints > 1 && !fc.asking && now.Sub(fc.heard) >= silenceOfSeveral && now.Sub(fc.served) >= silenceOfSeveral {
+		fc.asking = true
+		received := fc.received
+		fc.conn.client.background.Go(func() { fc.ask(received) }) // which fc keeps from ending
 	}
 	silence := minSilence
 	for _, f := range fc.frames {
@@ -138,19 +133,19 @@ func (fc *frameConn) hangUpLocked() {
 	}
 }
 
-// ask ends the frameConn if its endpoint does not answer over gRPC either.
-func (fc *frameConn) ask() {
+// ask ends the frameConn if its endpoint does not serve requests, unless more than so many frames have
+// been received meanwhile.
+func (fc *frameConn) ask(received uint64) {
 	c := fc.conn
-	ctx, cancel := context.WithTimeout(c.client.life, silenceOfSeveral)
-	defer cancel()
-	_, err := healthpb.NewHealthClient(c.grpc).Check(ctx, &healthpb.HealthCheckRequest{Service: kvdpb.HealthReadiness})
-	switch status.Code(err) {
-	case codes.DeadlineExceeded, codes.Unavailable:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if fc.asked { // nothing has come meanwhile
-			fc.hangUpLocked()
-		}
+	serves := c.serves(c.client.life, true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fc.asking = false
+	switch {
+	case serves:
+		fc.served = time.Now()
+	case fc.received == received:
+		fc.hangUpLocked()
 	}
 }
 
