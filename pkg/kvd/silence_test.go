@@ -16,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
@@ -131,6 +132,26 @@ func TestAReadStaysAtAnEndpointThatTakesNoWrites(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The store of an endpoint has failed, and its process is about to end. Calls go on at the next one.
+func TestEveryCallLeavesAStoreThatFailed(t *testing.T) {
+	broken := servicetest.New(kv.DefaultLimits)
+	fail := func() error { return kv.ErrFailed }
+	broken.OnLookup = func(context.Context, []*kv.Lookup) error { return fail() }
+	broken.OnWrite = func(context.Context, []*kv.Write) error { return fail() }
+	broken.OnApply = func(context.Context, *kv.WriteBatch) error { return fail() }
+	broken.OnSnapshot = func(context.Context) error { return fail() }
+	a, b := serve(t, broken, service.Options{}), serve(t, nil, service.Options{})
+	whole := openSeveral(t, map[string]func(context.Context, string) (net.Conn, error){"b:1": b.dialer})
+	for name := range callsOf(nil) {
+		put(t, whole, "k", "v") // one of the calls deletes it
+		db := openSeveral(t, map[string]func(context.Context, string) (net.Conn, error){"a:1": a.dialer, "b:1": b.dialer}, WithTimeout(testwait.Left()))
+		require.NoError(t, callsOf(db)[name](t.Context()), name)
+	}
+	err := openSeveral(t, map[string]func(context.Context, string) (net.Conn, error){"a:1": a.dialer}).Put(t.Context(), []byte("k"), nil)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.Equal(t, 1, requireError(t, err).Attempts, "a lone store that failed is not asked again")
 }
 
 // A node that the others of its cluster do not reach answers no reads. Calls leave it once it says that

@@ -236,6 +236,9 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 		f.transient, a.cluster = true, true
 		a.client.moveOn(a.conn)
 	}
+	if f.reason == kvdpb.ReasonStoreFailed && a.client.endpoints > 1 {
+		f.transient = true // the disk of another node may be well
+	}
 	most, longest := a.client.maxAttempts(), backoffMax
 	if a.cluster {
 		most, longest = max(most, leaderAttempts), a.client.leader.most()
