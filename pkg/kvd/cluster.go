@@ -58,7 +58,8 @@ func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 }
 
 // TransferLeadership lets another node of the cluster lead, 0 for the voter that lacks least, and
-// returns which one does.
+// returns which one does. As of the other changes of a cluster, ErrUncertain says that it may have
+// been made; it can be repeated.
 func (c *Client) TransferLeadership(ctx context.Context, to uint64) (leader uint64, err error) {
 	const name = "transfer leadership"
 	in, err := c.enter(ctx, name, nil)

@@ -3,6 +3,7 @@ package kvd
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
@@ -75,6 +77,47 @@ func TestAClusterIsSeenAndChanged(t *testing.T) {
 	_, err = db.AddNode(t.Context(), "c:2", 0)
 	require.ErrorIs(t, err, ErrClosed)
 	require.ErrorIs(t, db.RemoveNode(t.Context(), 1), ErrClosed)
+}
+
+// losing is a cluster that makes every change, and whose answers are lost.
+type losing struct {
+	twoNodes
+	made atomic.Int64
+	lose func()
+}
+
+func (l *losing) lost() error {
+	l.made.Add(1)
+	l.lose()
+	return nil
+}
+
+func (l *losing) Transfer(context.Context, uint64) (uint64, error) { return 1, l.lost() }
+
+func (l *losing) Add(context.Context, string, uint64) (service.NewNode, error) {
+	return service.NewNode{Cluster: 7, ID: 3}, l.lost()
+}
+
+func (l *losing) Remove(context.Context, uint64) error { return l.lost() }
+
+// A change of a cluster whose answer is lost is tried again, and is not reported as one that was not
+// made.
+func TestAChangeOfAClusterThatIsNotAnswered(t *testing.T) {
+	nodes, way := &losing{}, &cuttable{}
+	nodes.lose = way.cut
+	way.dial = serve(t, nil, service.Options{Cluster: nodes}).dialer
+	db, err := Open("memory", WithDialer(way.dialer), WithTimeout(testwait.Left()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	for name, change := range map[string]func() error{
+		"transfer": func() error { _, err := db.TransferLeadership(t.Context(), 2); return err },
+		"add":      func() error { _, err := db.AddNode(t.Context(), "c:2", 0); return err },
+		"remove":   func() error { return db.RemoveNode(t.Context(), 2) },
+	} {
+		before := nodes.made.Load()
+		require.ErrorIs(t, change(), ErrUncertain, name)
+		require.Greater(t, nodes.made.Load(), before+1, name)
+	}
 }
 
 // A server that is in no cluster, and one from before there were such calls.

@@ -28,10 +28,17 @@ func (c *Network) Cluster(ctx context.Context) (backend.Cluster, error) {
 	return cluster, err
 }
 
+// change makes a gRPC call that changes the cluster. It is attempted again also if an attempt may have
+// made the change, since a repeated one does no harm, and is in doubt like a write until it is answered.
+func (c *Network) change(ctx context.Context, call func(context.Context, *conn, ...grpc.CallOption) error) error {
+	tries := c.writeAttempts(ctx)
+	return c.call(ctx, &tries, call)
+}
+
 // TransferLeadership implements backend.Backend.
 func (c *Network) TransferLeadership(ctx context.Context, to uint64) (leader uint64, err error) {
 	var r *kvdpb.TransferLeadershipResponse
-	err = c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+	err = c.change(ctx, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
 		r, err = kvdpb.NewAdminServiceClient(conn.grpc).TransferLeadership(ctx, &kvdpb.TransferLeadershipRequest{To: to}, opts...)
 		return err
 	})
@@ -42,7 +49,7 @@ func (c *Network) TransferLeadership(ctx context.Context, to uint64) (leader uin
 // starts; the next one takes its place.
 func (c *Network) AddNode(ctx context.Context, peer string, replaces uint64) (backend.AddedNode, error) {
 	var r *kvdpb.AddNodeResponse
-	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+	err := c.change(ctx, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
 		r, err = kvdpb.NewAdminServiceClient(conn.grpc).AddNode(ctx, &kvdpb.AddNodeRequest{PeerAddress: peer, Replaces: replaces}, opts...)
 		return err
 	})
@@ -53,7 +60,7 @@ func (c *Network) AddNode(ctx context.Context, peer string, replaces uint64) (ba
 
 // RemoveNode implements backend.Backend.
 func (c *Network) RemoveNode(ctx context.Context, node uint64) error {
-	return c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+	return c.change(ctx, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		_, err := kvdpb.NewAdminServiceClient(conn.grpc).RemoveNode(ctx, &kvdpb.RemoveNodeRequest{Node: node}, opts...)
 		return err
 	})
