@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/pkg/kvd"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // sampleCluster has nodes in all states.
@@ -59,6 +62,16 @@ func TestAdviceOnACluster(t *testing.T) {
 		advice := strings.Join(clusterAdvice(&kvd.Cluster{Leader: test.leader, Node: 1, Nodes: test.nodes}), "\n")
 		assert.Contains(t, advice, test.want)
 	}
+}
+
+// A command that was given the address of a node that does not lead says how to find the one that does.
+func TestACommandForANodeThatDoesNotLead(t *testing.T) {
+	refused := &kvd.Error{Op: "put", Reason: kvdpb.ReasonNotLeader, Err: kvd.ErrReadOnly}
+	assert.Equal(t, exitUnavailable, exitCode(refused))
+	assert.Contains(t, explain(refused), "the addresses of all nodes in --addr")
+	assert.Contains(t, explain(ofCluster(fmt.Errorf("%w: %w", context.DeadlineExceeded, refused))), "whether the change was made")
+	refused.Reason = kvdpb.ReasonReadOnly
+	assert.Contains(t, explain(refused), "/readyz?verbose")
 }
 
 func TestClusterCommandsRefuseBadInput(t *testing.T) {

@@ -77,6 +77,9 @@ func explain(err error) string {
 	if _, ok := errors.AsType[repairLost](err); ok {
 		return err.Error()
 	}
+	if e, ok := errors.AsType[*kvd.Error](err); ok && e.Reason == kvdpb.ReasonNotLeader && !errors.Is(err, kvd.ErrUncertain) && !errors.Is(err, errOfCluster) {
+		return err.Error() + "\nwith the addresses of all nodes in --addr or KVD_ADDR, separated by commas, the command finds the one that leads; kvd cluster status shows them"
+	}
 	for _, hint := range []struct {
 		err  error
 		text string
