@@ -44,7 +44,7 @@ func (s *service) Messages(stream grpc.ClientStreamingServer[peerpb.Packet, peer
 	case err := <-ended:
 		return err
 	case <-replaced:
-		return status.Error(codes.Aborted, "the node was removed, or has made a newer stream")
+		return status.Error(codes.Aborted, "the node was removed, or has made a newer stream; if this repeats, a second process has its id, as on a copy of its data directory")
 	case <-n.ctx.Done():
 		return status.Error(codes.Unavailable, "the node is about to end")
 	}
