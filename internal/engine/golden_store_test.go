@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,14 +28,16 @@ import (
 // alone:
 //
 //	log-1    by the last version whose log had format 1, with goldenLife
-//	log-2    by the first version that had kvd upgrade; -update writes it again
+//	log-2    by the first version that had kvd upgrade
+//	table-5  by the first version that padded the blocks of tables; -update writes it again
 //
 // A version with a new format adds a store here, and keeps the others.
 var updateStore = flag.Bool("update", false, "write the golden store of the present formats again")
 
 const (
 	goldenStores  = "testdata/stores"
-	presentStore  = "log-2"
+	presentStore  = "table-5"
+	goldenFill    = 120               // entries that fill more than a page of each table
 	goldenExpires = 4_102_444_800_000 // the year 2100
 )
 
@@ -51,6 +54,9 @@ func goldenLife(t *testing.T, e *Engine) {
 	ctx := t.Context()
 	for i := range 20 {
 		put(t, e, key(i), fmt.Sprintf("in the base %d", i), synced)
+	}
+	for i := range goldenFill {
+		put(t, e, fillKey(i), fillValue, buffered)
 	}
 	put(t, e, "large", strings.Repeat("in a value file ", 32), synced)
 	require.NoError(t, e.Write(ctx, []*kv.Write{{
@@ -75,10 +81,20 @@ func goldenLife(t *testing.T, e *Engine) {
 	put(t, e, "late", "in the log too", o)
 }
 
-func goldenStoreContents() map[string]string {
+const fillValue = "of about a hundred bytes, as most entries of this store are: with its key it is a 36th of a page."
+
+func fillKey(i int) string { return fmt.Sprintf("fill%04d", i) }
+
+// goldenStoreContents returns what a golden store holds.
+func goldenStoreContents(name string) map[string]string {
 	all := map[string]string{"expires": "in 2100", "large": strings.Repeat("in a value file ", 32), "late": "in the log too"}
 	for i := range 20 {
 		all[key(i)] = fmt.Sprintf("in the base %d", i)
+	}
+	if name == presentStore {
+		for i := range goldenFill {
+			all[fillKey(i)] = fillValue
+		}
 	}
 	all[key(3)] = "in a delta"
 	for i := 5; i < 9; i++ {
@@ -145,11 +161,12 @@ func TestGoldenStoresAreReadWrittenAndReadAgain(t *testing.T) {
 		require.NoError(t, os.RemoveAll(dir))
 		saveStore(t, disk.KillImage(), "data", dir)
 	}
-	for name, logFormat := range map[string]uint32{"log-1": 1, presentStore: 2} {
+	for name, written := range map[string]struct{ log, table uint32 }{"log-1": {1, 4}, "log-2": {2, 4}, presentStore: {2, 5}} {
 		t.Run(name, func(t *testing.T) {
 			disk := goldenStore(t, name)
-			assert.Equal(t, logFormat, oldestLog(t, disk))
-			want := goldenStoreContents()
+			assert.Equal(t, written.log, oldestLog(t, disk))
+			assert.Equal(t, written.table, newestTable(t, disk))
+			want := goldenStoreContents(name)
 			life := func(change func(e *Engine)) {
 				e, err := Open("data", goldenOptions(disk))
 				require.NoError(t, err)
@@ -171,21 +188,32 @@ func TestGoldenStoresAreReadWrittenAndReadAgain(t *testing.T) {
 	}
 }
 
-// oldestLog returns the oldest format version of the segments of a log.
-func oldestLog(t *testing.T, fsys vfs.FS) uint32 {
+// versionsOf returns the format versions of the files of a kind.
+func versionsOf(t *testing.T, fsys vfs.FS, kind *formats.Kind) (versions []uint32) {
 	t.Helper()
 	files, err := formats.Survey(fsys, "data")
 	require.NoError(t, err)
-	oldest := uint32(0)
 	for i := range files {
 		f := &files[i]
 		require.NoError(t, f.Err)
 		require.False(t, f.Unknown(), f.Path)
-		if f.Kind == formats.Log && (oldest == 0 || f.Version < oldest) {
-			oldest = f.Version
+		if f.Kind == kind {
+			versions = append(versions, f.Version)
 		}
 	}
-	return oldest
+	return versions
+}
+
+// oldestLog returns the oldest format version of the segments of a log.
+func oldestLog(t *testing.T, fsys vfs.FS) uint32 {
+	t.Helper()
+	return slices.Min(versionsOf(t, fsys, formats.Log))
+}
+
+// newestTable returns the newest format version of the tables.
+func newestTable(t *testing.T, fsys vfs.FS) uint32 {
+	t.Helper()
+	return slices.Max(versionsOf(t, fsys, formats.Table))
 }
 
 func rewriteLog(t *testing.T, fsys vfs.FS) error {
@@ -209,7 +237,7 @@ func requireGolden(t *testing.T, disk vfs.FS) {
 	t.Helper()
 	e, err := Open("data", goldenOptions(disk))
 	require.NoError(t, err)
-	require.Equal(t, goldenStoreContents(), contents(t, e))
+	require.Equal(t, goldenStoreContents("log-1"), contents(t, e))
 	require.NoError(t, e.Close())
 }
 

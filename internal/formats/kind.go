@@ -54,7 +54,7 @@ var (
 		Name: "manifest", Oldest: manifest.OldestFormat, Writes: manifest.OldestFormat, Newest: manifest.NewestFormat,
 		formatOf: manifest.FormatOf, bytes: manifest.HeadBytes,
 	}
-	// Table: without expiries and old versions of keys a table is of version 3.
+	// Table: without expiries, old versions of keys and padding a table is of version 3.
 	Table = &Kind{
 		Name: "table", Oldest: sstable.OldestFormat, Writes: sstable.OldestFormat, Newest: sstable.NewestFormat,
 		formatOf: sstable.FormatOf, bytes: sstable.FooterBytes, fromEnd: true,

@@ -33,6 +33,9 @@ func (d *dumper) table(num kv.FileNum) (err error) {
 	if s := r.Stats(); !s.None() {
 		d.printf("  %d older versions; %d expire, at %d\n", s.Shadowed, s.Expiring, s.Expiries)
 	}
+	if n := r.Padding(); n > 0 {
+		d.printf("  %d bytes of padding, which keep blocks within pages\n", n)
+	}
 	it := r.NewIterator(sstable.IterOptions{})
 	for more := it.First(); more; more = it.Next() {
 		e := it.Entry()

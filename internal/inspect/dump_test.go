@@ -108,6 +108,24 @@ func TestDumpPrintsEveryKindOfFile(t *testing.T) {
 	}
 }
 
+func TestDumpSaysWhatIsPadding(t *testing.T) {
+	fsys := vfs.NewMem()
+	require.NoError(t, fsys.MkdirAll("data/p-0003"))
+	f, err := fsys.Create("data/p-0003/000013.sst")
+	require.NoError(t, err)
+	w := sstable.NewWriter(f, kv.FileID{Partition: 3, Num: 13}, sstable.WriterOptions{})
+	for i := range 60 { // of 113 bytes, 36 to a page
+		e := kv.Entry{Key: fmt.Appendf(nil, "key%05d", i), Value: bytes.Repeat([]byte("v"), 99), Seq: 1, Kind: kv.KindPut}
+		require.NoError(t, w.Add(&e))
+	}
+	_, err = w.Finish()
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	var out bytes.Buffer
+	require.NoError(t, Dump(fsys, "data/p-0003/000013.sst", &out, DumpOptions{}))
+	assert.Contains(t, out.String(), " bytes of padding, which keep blocks within pages\n")
+}
+
 func TestDumpPrintsValuesWholeIfAsked(t *testing.T) {
 	fsys, _ := sampleFiles(t)
 	var out bytes.Buffer

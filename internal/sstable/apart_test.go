@@ -78,7 +78,7 @@ func TestPointersAreHandedOn(t *testing.T) {
 func TestGoldenFileWithPointers(t *testing.T) {
 	entries := withPointers(sweepEntries())
 	f, meta := build(t, entries, WriterOptions{BlockBytes: 160})
-	r := open(t, golden(t, formatVersion, "pointers.sst", f), nil)
+	r := open(t, golden(t, formatStats, "pointers.sst", f), nil)
 	require.Equal(t, meta, r.Meta())
 	requireAnswers(t, r, entries)
 	require.NoError(t, r.Verify(t.Context(), nil))
@@ -116,7 +116,7 @@ func TestMalformedPointerIsDamage(t *testing.T) {
 	e := put("k", "\x00yz", 1)
 	var b blockBuilder
 	b.add(&e, keyhash.Sum(e.Key))
-	contents := b.appendTo(nil)
+	contents := b.appendTo(nil, 0)
 	contents[len(contents)-len("\x00yz")-minEntryBytes] |= flagApart
 	block, ok := parseBlock(contents)
 	require.True(t, ok)

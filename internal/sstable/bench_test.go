@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -94,6 +96,69 @@ func BenchmarkGet(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkColdGet counts what the kernel reads from the disk for a Get whose block is in
+// no cache. The time includes dropping the file from the page cache.
+func BenchmarkColdGet(b *testing.B) {
+	const keys, together = 100_000, 64 // entries, and gets between two drops
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, bench := range []struct {
+		name       string
+		valueBytes func() int
+	}{
+		{"100B", func() int { return benchValueBytes }},
+		{"20-180B", func() int { return 20 + rng.IntN(161) }},
+		{"255B", func() int { return 255 }}, // the longest beside their keys by default
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			entries := slices.Clone(benchEntries()[:keys])
+			name := filepath.Join(b.TempDir(), "000013.sst")
+			f, err := vfs.OS.Create(name)
+			require.NoError(b, err)
+			w := NewWriter(f, testID, WriterOptions{})
+			for i := range entries {
+				entries[i].Value = bytes.Repeat([]byte{byte(i)}, bench.valueBytes())
+				require.NoError(b, w.Add(&entries[i]))
+			}
+			meta, err := w.Finish()
+			require.NoError(b, err)
+			r, err := Open(f, testID, nil)
+			require.NoError(b, err)
+			defer func() { require.NoError(b, r.Close()) }()
+			before := diskReads(b)
+			for i := 0; b.Loop(); i++ {
+				if i%together == 0 {
+					require.NoError(b, vfs.Evict(name))
+				}
+				at := rng.IntN(keys)
+				q := query(entries[at].Key, kv.MaxSeqNum)
+				if r.Get(&q); q.Err != nil || !bytes.Equal(q.Value, entries[at].Value) {
+					b.Fatal(q)
+				}
+			}
+			read := diskReads(b) - before
+			if read == 0 {
+				b.Skip("the directory for temporary files is on no disk")
+			}
+			b.ReportMetric(float64(read)/float64(b.N), "disk-B/get")
+			b.ReportMetric(float64(meta.Size)/keys, "bytes/entry")
+			b.ReportMetric(float64(r.index.blocks())*(4<<10)/float64(r.footer.data), "blocks/page")
+		})
+	}
+}
+
+// diskReads returns how many bytes this process has read from disks.
+func diskReads(b *testing.B) int64 {
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		b.Skip("the kernel does not count what a process reads: ", err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("\nread_bytes: "))
+	text, _, _ = bytes.Cut(text, []byte("\n"))
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	require.NoError(b, err)
+	return n
 }
 
 func BenchmarkGetBatch16(b *testing.B) {

@@ -47,21 +47,46 @@ type block struct {
 	offsets      int // position of the first one
 }
 
-// parseBlock reports !ok if contents cannot be a block. It checks the front and the
-// first offset, not the entries.
+// parseBlock reports !ok if contents cannot be a block. It checks the front, the first
+// offset and the padding, not the entries.
 func parseBlock(contents []byte) (b block, ok bool) {
 	if len(contents) < minBlockBytes {
 		return b, false
 	}
 	entries := uint64(binary.LittleEndian.Uint32(contents))
-	b.fingerprints = frontBytes + int(binary.LittleEndian.Uint16(contents[4:]))
+	fingerprints := uint64(frontBytes) + uint64(binary.LittleEndian.Uint16(contents[4:]))
 	size := offsetBytes(len(contents))
-	if entries == 0 || uint64(b.fingerprints)+entries*uint64(1+size+minEntryBytes) > uint64(len(contents)) {
+	if entries == 0 || fingerprints+entries*uint64(1+size+minEntryBytes) > uint64(len(contents)) {
 		return b, false
 	}
-	b.data, b.entries, b.offsets = contents, int(entries), b.fingerprints+int(entries)
+	b = cachedBlock(contents)
 	at, _, ok := b.span(0)
-	return b, ok && at == b.offsets+size*b.entries
+	return b, ok && at >= b.offsetsEnd() && isPadding(b.padding())
+}
+
+// cachedBlock returns the block with contents that were cached, and so parsed before.
+func cachedBlock(contents []byte) block {
+	entries := int(binary.LittleEndian.Uint32(contents))
+	fingerprints := frontBytes + int(binary.LittleEndian.Uint16(contents[4:]))
+	return block{data: contents, entries: entries, fingerprints: fingerprints, offsets: fingerprints + entries}
+}
+
+func (b *block) offsetsEnd() int { return b.offsets + offsetBytes(len(b.data))*b.entries }
+
+// padding returns what lies between the offsets and the first entry, borrowed.
+func (b *block) padding() []byte {
+	at, _, _ := b.span(0)
+	return b.data[b.offsetsEnd():at]
+}
+
+// isPadding reports whether a writer may have written b as padding.
+func isPadding(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return len(b) < pageBytes
 }
 
 // prefix returns the common prefix of all keys, borrowed.

@@ -65,6 +65,13 @@ func (b *blockBuilder) sizeWith(e *kv.Entry) int {
 // fullBytes returns the size of e with its full key.
 func fullBytes(e *kv.Entry) int { return frontOf(len(e.Key), e.Expiry) + len(e.Key) + len(e.Value) }
 
+// aloneBytes returns the length of a block that has e alone.
+func aloneBytes(e *kv.Entry) int {
+	prefix := min(len(e.Key), maxPrefixBytes)
+	n := frontBytes + prefix + 1 + frontOf(len(e.Key)-prefix, e.Expiry) + len(e.Key) - prefix + len(e.Value)
+	return n + offsetBytes(n+2)
+}
+
 // contentsBytes returns the length of a block of this many entries. bytes is their
 // size with full keys.
 func contentsBytes(entries, prefix, bytes int) int {
@@ -72,16 +79,22 @@ func contentsBytes(entries, prefix, bytes int) int {
 	return n + entries*offsetBytes(n+2*entries)
 }
 
-// appendTo appends the contents of the block.
-func (b *blockBuilder) appendTo(dst []byte) []byte {
-	entries := 0
+// encodedBytes returns the length of the contents without padding.
+func (b *blockBuilder) encodedBytes() int {
+	n := frontBytes + b.prefix + len(b.added)
 	for i := range b.added {
-		entries += b.entryBytes(i)
+		n += b.entryBytes(i)
 	}
-	at := frontBytes + b.prefix + len(b.added)
-	offset := offsetBytes(at + 2*len(b.added) + entries)
-	at += offset * len(b.added)
-	dst = slices.Grow(dst, at+entries)
+	return n + len(b.added)*offsetBytes(n+2*len(b.added))
+}
+
+// appendTo appends the contents of the block. REQUIRES: offsets take as many bytes as without
+// padding.
+func (b *blockBuilder) appendTo(dst []byte, padding int) []byte {
+	n := b.encodedBytes() + padding
+	dst = slices.Grow(dst, n)
+	offset := offsetBytes(n)
+	at := frontBytes + b.prefix + (1+offset)*len(b.added) + padding
 
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(b.added)))
 	dst = binary.LittleEndian.AppendUint16(dst, uint16(b.prefix))
@@ -94,6 +107,7 @@ func (b *blockBuilder) appendTo(dst []byte) []byte {
 		}
 		at += b.entryBytes(i)
 	}
+	dst = append(dst, make([]byte, padding)...)
 	start := 0
 	for i := range b.added {
 		e := &b.added[i]

@@ -59,7 +59,7 @@ func getCached(asks []Ask, apart bool) {
 			if a.block.data == nil {
 				continue
 			}
-			a.block, _ = parseBlock(a.block.data) // it was parsed before it was cached
+			a.block = cachedBlock(a.block.data)
 			if len(some) > 1 {
 				touched += a.block.touchEntry(a.Query.Hash)
 			}

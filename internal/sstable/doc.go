@@ -44,7 +44,20 @@
 // There is none. Reading a block from the page cache and verifying it takes 3 us; s2
 // would make that 1.8 to 2.4 times as long, zstd five to six times (bench/NOTES.md).
 //
-// # Format, versions 3 and 4
+// # Pages
+//
+// The kernel reads whole pages of 4 KiB, so a block that begins anywhere in a page and is
+// as long as one costs two. Therefore a Writer ends blocks with a page. What is left of the
+// page becomes padding of the block if the next entry does not fit into it; the next block
+// then begins with a page. Padding is at most 2 % of the data at any place of the file
+// (paddingShare). Where it would be more, the next entry is a block by itself, which straddles:
+// a Get of that one entry reads two pages, its neighbours read one. An entry that is longer
+// than a page has a block by itself too; it is moved to the next page only if it then takes a
+// page less. Filter, index, range tombstones and properties are in memory while the file is
+// open, so what a Get reads of the disk is one data block. With blocks larger than a page,
+// all this holds for the last page of each.
+//
+// # Format, versions 3 to 5
 //
 // Versions 1 and 2 were never released and are refused. Numbers are little-endian;
 // varint is the unsigned LEB128 of encoding/binary in its shortest form; string is a
@@ -70,13 +83,14 @@
 //
 // Data block: a front, then the entries in the order of kv.Compare.
 //
-//	| entries u32 | prefix length u16 | prefix | fingerprint u8 ... | offset ... |
+//	| entries u32 | prefix length u16 | prefix | fingerprint u8 ... | offset ... | padding |
 //	| entry | ... | entry |
 //
 //	prefix        the longest common prefix of all keys
 //	fingerprint   per entry, bits 24 to 31 of the hash of its key
 //	offset        per entry, where it begins in the contents: u16 if these have at
 //	              most 65536 bytes, else u32
+//	padding       zero bytes, fewer than 4096; none before version 5
 //	entry       = u64 trailer    sequence number << 8 | kind | 0x80 if an expiry follows
 //	                             | 0x40 if the value is a pointer
 //	              varint suffix  bytes of the key after the prefix
@@ -122,6 +136,11 @@
 //	| varint shadowed | varint expiring
 //	| only if any expire: varint times | varint first | varint difference ...
 //
+// Version 5 appends to these, whatever they are, the bytes of padding in all data blocks. A
+// file without padding, such as any with one data block, is written as version 3 or 4.
+//
+//	| varint padding
+//
 // A pointer is three varints: number of the value file, offset in it, length of the
 // value.
 //
@@ -140,12 +159,13 @@
 // An entry with a 16-byte key and a 100-byte value in 4 KiB blocks takes 128.9
 // bytes: 1 for the length, 8 trailer, 3 for fingerprint and offset, 1.25 filter, and
 // 0.9 for the rest of the front, block trailer, index and unused space of a block,
-// less 1.3 that the prefix saves on random keys. An open file keeps about 2 % of its size
+// less 1.3 that the prefix saves on random keys; padding takes 2 % at most. An open file keeps about 2 % of its size
 // in memory: the filter, 1.25 bytes per key, and per block some 28 bytes of index, two
 // to eight to begin its search, and 16 for the cache slot.
 //
 // A Get costs about one processor cache miss if the filter rejects the key, as it does
-// for 99 % of absent keys at 10 bits. No Get reads more than one block. A batch reads up
+// for 99 % of absent keys at 10 bits. No Get reads more than one block: in a file of entries of
+// up to 160 bytes nearly always one page. A batch reads up
 // to eight blocks at once where reads wait for a disk. A Writer touches each byte four
 // times (block, its layout, write buffer, checksum).
 //

@@ -80,8 +80,8 @@ func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) 
 	if reason != "" {
 		return f, reason, nil
 	}
-	if f.version = version; version != formatVersion && version != formatWithout {
-		return f, "", fmt.Errorf("%w: sstable format %d, this kvd knows %d and %d", kv.ErrUnsupportedVersion, f.version, formatWithout, formatVersion)
+	if f.version = version; version < formatWithout || version > formatVersion {
+		return f, "", fmt.Errorf("%w: sstable format %d, this kvd knows %d to %d", kv.ErrUnsupportedVersion, f.version, formatWithout, formatVersion)
 	}
 	if len(b) != footerBytes {
 		return f, "footer has the wrong length", nil

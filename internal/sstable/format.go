@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	// formatVersion is written for files with kv.TableStats, formatWithout for files
-	// without, which older releases can read.
-	formatVersion = 4
+	// A file has the oldest of these versions that can hold it, so that older releases can
+	// read it: formatVersion if blocks are padded, else formatStats if it has kv.TableStats,
+	// else formatWithout.
+	formatVersion = 5
+	formatStats   = 4
 	formatWithout = 3
 
 	// trailerBytes follow the contents of every block: the compression and the

@@ -22,9 +22,14 @@ func requireModest(t *testing.T, input int, f func()) {
 	require.LessOrEqual(t, after.TotalAlloc-before.TotalAlloc, uint64(32*input+256<<10))
 }
 
-// goldenParts returns the contents of the blocks of one kind in a good file.
+// goldenParts returns the contents of the blocks of one kind in good files.
 func goldenParts(f *testing.F, kind blockKind) [][]byte {
-	file, _ := build(f, sweepEntries(), WriterOptions{BlockBytes: 160})
+	sweep, _ := build(f, sweepEntries(), WriterOptions{BlockBytes: 160})
+	padded, _ := build(f, paddedEntries(), WriterOptions{})
+	return append(partsOf(f, sweep, kind), partsOf(f, padded, kind)...)
+}
+
+func partsOf(f *testing.F, file *bytesFile, kind blockKind) [][]byte {
 	r := open(f, file, nil)
 	part := func(offset, length uint64) []byte { return file.data[offset:][:length-trailerBytes] }
 	var parts [][]byte
@@ -60,7 +65,7 @@ func FuzzBlock(f *testing.F) {
 	for _, e := range numbered(3, 1<<15) {
 		wide.add(&e, keyhash.Sum(e.Key))
 	}
-	f.Add(wide.appendTo(nil), []byte("key00002"), uint64(5))
+	f.Add(wide.appendTo(nil, 0), []byte("key00002"), uint64(5))
 	f.Add([]byte{}, []byte{}, uint64(0))
 	f.Fuzz(func(t *testing.T, contents, key []byte, seq uint64) {
 		b, ok := parseBlock(contents)
@@ -118,7 +123,7 @@ func FuzzBlock(f *testing.F) {
 		for i := range entries {
 			builder.add(&entries[i], keyhash.Sum(entries[i].Key))
 		}
-		if !ordered || !bytes.Equal(builder.appendTo(nil), contents) {
+		if !ordered || !bytes.Equal(builder.appendTo(nil, len(b.padding())), contents) {
 			return // not what a writer makes
 		}
 		for i := range entries {
@@ -182,23 +187,28 @@ func FuzzRanges(f *testing.F) {
 }
 
 func FuzzProperties(f *testing.F) {
-	good := goldenParts(f, kindProperties)[0]
+	parts := goldenParts(f, kindProperties)
+	good := parts[0]
 	f.Add(good)
+	f.Add(parts[1])
 	f.Add(append([]byte{good[0] | 0x80, 0}, good[1:]...))               // the first number not in its shortest form
 	f.Add(append(bytes.Clone(good[:len(good)-1]), 2, 5, 1, 9, 7, 2, 3)) // with pointers into two value files
 	f.Fuzz(func(t *testing.T, contents []byte) {
 		var m kv.TableMeta
 		requireModest(t, len(contents), func() {
-			for _, version := range []uint32{formatWithout, formatVersion} {
+			for _, version := range []uint32{formatWithout, formatStats, formatVersion} {
 				var s kv.TableStats
 				m = kv.TableMeta{}
-				name, ok := parseProperties(contents, version, &m, &s)
+				name, padding, ok := parseProperties(contents, version, &m, &s)
 				if !ok {
 					continue
 				}
 				again := appendProperties(nil, &m, name)
-				if version == formatVersion {
+				if version >= formatStats {
 					again = appendStats(again, &s)
+				}
+				if version >= formatVersion {
+					again = appendPadding(again, padding)
 				}
 				require.True(t, bytes.Equal(contents, again))
 			}
@@ -230,6 +240,8 @@ func FuzzFile(f *testing.F) {
 		file, _ := build(f, entries, WriterOptions{BlockBytes: 160})
 		f.Add(file.data, []byte("key00021"))
 	}
+	padded, _ := build(f, paddedEntries(), WriterOptions{})
+	f.Add(padded.data, []byte("key00021"))
 	f.Fuzz(func(t *testing.T, data, key []byte) {
 		r, err := Open(&bytesFile{data: data}, testID, nil)
 		if err != nil {

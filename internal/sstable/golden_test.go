@@ -78,7 +78,8 @@ func TestStatsSayWhatAMergeWouldDrop(t *testing.T) {
 	sortEntries(entries)
 	f, _ := build(t, entries, WriterOptions{})
 	r := open(t, f, nil)
-	require.EqualValues(t, formatVersion, r.footer.version)
+	require.EqualValues(t, formatVersion, r.footer.version, "blocks are padded")
+	require.Positive(t, r.Padding())
 	s := r.Stats()
 	require.EqualValues(t, 200, s.Shadowed)
 	require.EqualValues(t, 1000, s.Expiring)
@@ -92,11 +93,25 @@ func TestStatsSayWhatAMergeWouldDrop(t *testing.T) {
 func TestGoldenFile(t *testing.T) {
 	entries := sweepEntries()
 	f, _ := build(t, entries, WriterOptions{BlockBytes: 160})
-	r := open(t, golden(t, formatVersion, "000013.sst", f), nil)
+	r := open(t, golden(t, formatStats, "000013.sst", f), nil)
 	require.Equal(t, kv.TableMeta{
 		Num: 13, Size: uint64(len(f.data)), Entries: 40, Deletes: 3,
 		Smallest: []byte("key00000"), Largest: []byte("y"), MinSeq: 1, MaxSeq: 124,
 	}, r.Meta())
+	requireAnswers(t, r, entries)
+	it := r.NewIterator(IterOptions{})
+	got, err := collect(it, it.First())
+	require.NoError(t, err)
+	requireSameEntries(t, entries, got)
+	require.NoError(t, r.Verify(t.Context(), nil))
+}
+
+func TestGoldenFileWithPadding(t *testing.T) {
+	entries := paddedEntries()
+	f, meta := build(t, entries, WriterOptions{})
+	r := open(t, golden(t, formatVersion, "000013.sst", f), nil)
+	require.Equal(t, meta, r.Meta())
+	require.Positive(t, r.Padding())
 	requireAnswers(t, r, entries)
 	it := r.NewIterator(IterOptions{})
 	got, err := collect(it, it.First())

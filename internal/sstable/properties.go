@@ -9,7 +9,7 @@ import (
 
 // appendProperties appends the contents of the properties block: the writer's counts
 // and the name of the hash that the filter was built with. Number and size of the file
-// are in the footer.
+// are in the footer. appendStats and appendPadding append what later versions add.
 func appendProperties(dst []byte, m *kv.TableMeta, hashName string) []byte {
 	for _, n := range [...]uint64{m.Entries, m.Deletes, uint64(m.MinSeq), uint64(m.MaxSeq)} {
 		dst = binary.AppendUvarint(dst, n)
@@ -26,9 +26,12 @@ func appendProperties(dst []byte, m *kv.TableMeta, hashName string) []byte {
 	return dst
 }
 
-// parseProperties decodes a properties block of a format version into m and s. The keys
-// of m are borrowed from contents.
-func parseProperties(contents []byte, version uint32, m *kv.TableMeta, s *kv.TableStats) (hashName string, ok bool) {
+// appendPadding appends what version 5 adds to the properties of version 4.
+func appendPadding(dst []byte, bytes uint64) []byte { return binary.AppendUvarint(dst, bytes) }
+
+// parseProperties decodes a properties block of a format version into m and s, and returns
+// the bytes of padding. The keys of m are borrowed from contents.
+func parseProperties(contents []byte, version uint32, m *kv.TableMeta, s *kv.TableStats) (hashName string, padding uint64, ok bool) {
 	d := kv.Decoder{Rest: contents}
 	m.Entries = d.Uvarint(1<<56 - 1)
 	m.Deletes = d.Uvarint(m.Entries)
@@ -38,14 +41,19 @@ func parseProperties(contents []byte, version uint32, m *kv.TableMeta, s *kv.Tab
 	m.Largest = d.Bytes(kv.MaxKeyBytes)
 	hashName = string(d.Bytes(64))
 	if !parseValueRefs(&d, m) {
-		return hashName, false
+		return hashName, 0, false
 	}
-	if version == formatVersion && !parseStats(&d, m.Entries, s) {
-		return hashName, false
+	if version >= formatStats && !parseStats(&d, m.Entries, s, version) {
+		return hashName, 0, false
+	}
+	if version >= formatVersion {
+		if padding = d.Uvarint(1<<56 - 1); padding == 0 { // or it would be of an older version
+			return hashName, 0, false
+		}
 	}
 	ok = d.Err == nil && len(d.Rest) == 0 && m.Entries > 0 && m.MinSeq > 0 && m.MinSeq <= m.MaxSeq &&
 		len(m.Smallest) > 0 && bytes.Compare(m.Smallest, m.Largest) <= 0
-	return hashName, ok
+	return hashName, padding, ok
 }
 
 // parseValueRefs decodes what a table needs of value files.

@@ -40,8 +40,7 @@ func (it *Iterator) load(i int) (block, error) {
 		contents = it.r.cache.peek(i)
 	}
 	if it.cached = contents != nil; it.cached {
-		b, _ := parseBlock(contents) // it was parsed before it was cached
-		return b, nil
+		return cachedBlock(contents), nil
 	}
 	a := &it.ahead
 	if i < a.first || i >= a.end {

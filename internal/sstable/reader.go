@@ -23,6 +23,7 @@ type Reader struct {
 	footer   footer
 	meta     kv.TableMeta
 	stats    kv.TableStats
+	padding  uint64 // bytes of padding in data blocks
 	filter   filter
 	index    index
 	ranges   *kv.RangeTombstones // nil if there are none
@@ -99,7 +100,7 @@ func (r *Reader) parseTail(tail []byte) error {
 			return ok
 		}},
 		{kindProperties, r.footer.properties, func(contents []byte) (ok bool) {
-			hash, ok = parseProperties(contents, r.footer.version, &r.meta, &r.stats)
+			hash, r.padding, ok = parseProperties(contents, r.footer.version, &r.meta, &r.stats)
 			return ok
 		}},
 	}
@@ -131,6 +132,9 @@ func (r *Reader) Meta() kv.TableMeta { return r.meta }
 
 // Stats returns what the writer recorded for merges; empty for a file of version 3.
 func (r *Reader) Stats() kv.TableStats { return r.stats }
+
+// Padding returns how many bytes of the file are padding, which keeps blocks within pages.
+func (r *Reader) Padding() uint64 { return r.padding }
 
 // MayContain reports false only if the file has no entry at a key of this hash.
 // It ignores range tombstones.
@@ -167,8 +171,7 @@ func (r *Reader) readAt(p []byte, offset int64) error {
 // readBlock returns data block i from the cache or the file, and caches it.
 func (r *Reader) readBlock(i int) (block, error) {
 	if contents := r.cache.lookup(i); contents != nil {
-		b, _ := parseBlock(contents) // it was parsed before it was cached
-		return b, nil
+		return cachedBlock(contents), nil
 	}
 	b, err := r.fetchBlock(i)
 	if err == nil {

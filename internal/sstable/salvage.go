@@ -194,7 +194,7 @@ func (s *salvage) useRanges(contents []byte) bool {
 func (s *salvage) useProperties(contents []byte, version uint32) bool {
 	m := &kv.TableMeta{}
 	var stats kv.TableStats
-	if hash, ok := parseProperties(contents, version, m, &stats); !ok || hash != keyhash.Name {
+	if hash, _, ok := parseProperties(contents, version, m, &stats); !ok || hash != keyhash.Name {
 		return false
 	}
 	m.Size = uint64(s.size)
@@ -427,7 +427,8 @@ func (s *salvage) searchTail(at int64) bool {
 		s.useRanges(ranges)
 	}
 	if properties := next(kindProperties); properties != nil {
-		_ = s.useProperties(properties, formatVersion) || s.useProperties(properties, formatWithout)
+		for version := uint32(formatVersion); version >= formatWithout && !s.useProperties(properties, version); version-- {
+		}
 		s.found.RangesKnown = s.found.RangesKnown || index != nil && ranges == nil // nothing lies between
 	}
 	return true
@@ -484,9 +485,10 @@ func plausible(b []byte) (near, far int64, ok bool) {
 }
 
 // lastOffset returns the offset of the last entry, if the offsets of this width are those of
-// a block: the first entry follows them directly, and they ascend.
+// a block: between them and the first entry is nothing but padding, and they ascend.
 func lastOffset(b []byte, offsets, entries, width uint64) (last uint64, ok bool) {
-	if offsets+width*entries > uint64(len(b)) {
+	end := offsets + width*entries
+	if end > uint64(len(b)) {
 		return 0, false
 	}
 	for i := range entries {
@@ -496,7 +498,10 @@ func lastOffset(b []byte, offsets, entries, width uint64) (last uint64, ok bool)
 		} else {
 			at = uint64(binary.LittleEndian.Uint32(p))
 		}
-		if i == 0 && at != offsets+width*entries || i > 0 && at < last+minEntryBytes || at >= uint64(len(b)) {
+		if i == 0 && (at < end || at > end+pageBytes) || i > 0 && at < last+minEntryBytes || at >= uint64(len(b)) {
+			return 0, false
+		}
+		if i == 0 && !isPadding(b[end:at]) {
 			return 0, false
 		}
 		last = at

@@ -98,6 +98,7 @@ func TestSalvageFindsBlocksOfEverySize(t *testing.T) {
 		{put("a", "", 1)},
 		{put("a", "1", 3), put("b", string(bytes.Repeat([]byte{1}, 200<<10)), 2), put("c", "3", 1)},
 		numbered(3000, 10),
+		paddedEntries(),
 	} {
 		f, _ := build(t, entries, WriterOptions{})
 		clear(f.data[len(f.data)-footerBytes:])
@@ -126,6 +127,8 @@ func FuzzSalvage(f *testing.F) {
 	whole, _ := build(f, sweepEntries(), WriterOptions{BlockBytes: 160})
 	f.Add(whole.data)
 	f.Add(whole.data[:len(whole.data)/2])
+	padded, _ := build(f, paddedEntries(), WriterOptions{})
+	f.Add(padded.data[:pageBytes])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		entries, _ := salvaged(t, data)

@@ -93,12 +93,13 @@ func appendStats(dst []byte, s *kv.TableStats) []byte {
 	return dst
 }
 
-// parseStats decodes what appendStats appends, for a table with this many entries.
-func parseStats(d *kv.Decoder, entries uint64, s *kv.TableStats) (ok bool) {
+// parseStats decodes what appendStats appends, for a table of a format version with this
+// many entries.
+func parseStats(d *kv.Decoder, entries uint64, s *kv.TableStats, version uint32) (ok bool) {
 	s.Shadowed = d.Uvarint(entries)
 	s.Expiring = d.Uvarint(entries)
 	if s.Expiring == 0 {
-		return s.Shadowed > 0 // or it would be version 3
+		return s.Shadowed > 0 || version > formatStats // or it would be version 3
 	}
 	n := d.Uvarint(min(kv.MaxExpiries, s.Expiring))
 	if n == 0 {

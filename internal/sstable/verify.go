@@ -63,6 +63,7 @@ type checker struct {
 	incomplete bool // something was not read, so totals prove nothing
 	last       position
 	census     census
+	padding    uint64
 }
 
 func (c *checker) report(err error) {
@@ -78,6 +79,7 @@ func (c *checker) corruptBlock(i int, reason string) { c.report(c.r.corruptBlock
 // block checks the entries of data block i; it is positioned before them.
 func (c *checker) block(it *Iterator, i int) {
 	fields, separator := c.r.index.fields(i), c.r.index.separator(i)
+	c.padding += uint64(len(it.block.padding()))
 	for n := range it.block.entries {
 		if !it.read(n) {
 			c.report(it.err)
@@ -118,7 +120,10 @@ func (c *checker) totals() {
 		!bytes.Equal(m.Smallest, want.Smallest) || !bytes.Equal(m.Largest, want.Largest) || !slices.Equal(m.Values, want.Values) {
 		c.corrupt("properties differ from the entries")
 	}
-	if c.r.footer.version == formatVersion && !sameStats(&c.census.stats.stats, &c.r.stats) {
+	if c.padding != c.r.padding {
+		c.corrupt("the properties count other bytes of padding than the blocks have")
+	}
+	if c.r.footer.version >= formatStats && !sameStats(&c.census.stats.stats, &c.r.stats) {
 		c.corrupt("what the properties say of expiry and old versions differs from the entries")
 	}
 	sameRange := func(a, b kv.Entry) bool {

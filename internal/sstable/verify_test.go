@@ -172,6 +172,10 @@ func TestVerifyFindsWhatChecksumsCannot(t *testing.T) {
 			lie:    func(w *Writer) { w.census.stats.stats.Shadowed++ },
 			reason: "expiry and old versions",
 		},
+		"padding": {
+			lie:    func(w *Writer) { w.padding++ },
+			reason: "other bytes of padding",
+		},
 		"separator after the next block": {
 			lie:    func(w *Writer) { w.index.keys[w.index.blocks[0].keyEnd-1] += 2 },
 			reason: "the index leads to another block",

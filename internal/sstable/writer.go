@@ -26,7 +26,8 @@ const (
 // WriterOptions shape a file. The zero value is the default.
 type WriterOptions struct {
 	// BlockBytes is the largest size of a data block in the file; a longer entry has a
-	// block of its own. Default 4 KiB, at most 1 MiB.
+	// block of its own. Blocks end with a page of the file, where that is possible. Default
+	// 4 KiB, which is a page, at most 1 MiB.
 	BlockBytes int
 	// FilterBitsPerKey is the size of the filter per key. Default 10 (about
 	// 1 % of the absent keys pass), at most 64.
@@ -49,12 +50,13 @@ type Writer struct {
 	written   int64  // bytes written to the file
 	writeback int64  // end of the bytes that the kernel was asked to write to disk
 
-	index  indexBuilder
-	hashes []uint64 // of the distinct keys
-	census census
-	footer footer
-	last   position
-	err    error // sticky
+	index   indexBuilder
+	padding int64    // bytes of padding so far
+	hashes  []uint64 // of the distinct keys
+	census  census
+	footer  footer
+	last    position
+	err     error // sticky
 }
 
 // NewWriter returns a writer of an empty file. It does no I/O.
@@ -98,8 +100,8 @@ func (w *Writer) add(e *kv.Entry) error {
 		return fmt.Errorf("add to sstable %s: %w: entry %q/%d does not follow %q/%d",
 			w.file.Name(), kv.ErrInvalidArgument, e.Key, e.Seq, w.last.key, w.last.seq)
 	}
-	if relation != tied && w.block.entries() > 0 && w.block.sizeWith(e)+trailerBytes > w.blockBytes {
-		if err := w.cutBlock(e.Key); err != nil {
+	if relation != tied && w.block.entries() > 0 && !w.fits(e) {
+		if err := w.cutBlock(e); err != nil {
 			return err
 		}
 	}
@@ -139,24 +141,47 @@ func checkEntry(e *kv.Entry) error {
 	return nil
 }
 
-// cutBlock ends the data block; next is the key of the following entry, nil if
-// there is none.
-func (w *Writer) cutBlock(next []byte) error {
+// offset returns where the next block begins.
+func (w *Writer) offset() int64 { return w.written + int64(len(w.pending)) }
+
+// fits reports whether the block has room for e.
+func (w *Writer) fits(e *kv.Entry) bool {
+	start := w.offset()
+	return start+int64(w.block.sizeWith(e)+trailerBytes) <= endOfBlock(start, w.blockBytes)
+}
+
+// cutBlock ends the data block; next is the following entry, nil if there is none.
+func (w *Writer) cutBlock(next *kv.Entry) error {
 	var seq kv.SeqNum
 	switch {
 	case next == nil:
 		w.index.keys = append(w.index.keys, w.last.key...)
-	case bytes.Equal(w.last.key, next): // between versions of one key
+	case bytes.Equal(w.last.key, next.Key): // between versions of one key
 		w.index.keys = append(w.index.keys, w.last.key...)
 		seq = w.last.seq
 	default:
-		w.index.keys = appendSeparator(w.index.keys, w.last.key, next)
+		w.index.keys = appendSeparator(w.index.keys, w.last.key, next.Key)
 	}
-	n, err := w.writeBlock(kindData, w.block.appendTo)
+	padding := w.paddingBefore(next)
+	w.padding += int64(padding)
+	n, err := w.writeBlock(kindData, func(dst []byte) []byte { return w.block.appendTo(dst, padding) })
 	w.index.add(seq, n, w.block.entries())
 	w.footer.data += uint64(n)
 	w.block.reset()
 	return err
+}
+
+// paddingBefore returns the padding of the block before next, which may be nil.
+func (w *Writer) paddingBefore(next *kv.Entry) int {
+	if next == nil {
+		return 0
+	}
+	n := w.block.encodedBytes()
+	padding := paddingBefore(w.offset()+int64(n+trailerBytes), int64(aloneBytes(next)+trailerBytes), w.padding)
+	if offsetBytes(n) != offsetBytes(n+padding) {
+		return 0 // each offset would be longer, and the block would not end with the page
+	}
+	return padding
 }
 
 // writeBlock appends a sealed block and returns its length with the trailer.
@@ -236,8 +261,12 @@ func (w *Writer) finish() error {
 
 // writeTail writes the blocks that follow the data.
 func (w *Writer) writeTail() error {
-	w.footer.version = formatVersion
-	if w.census.stats.stats.None() {
+	switch {
+	case w.padding > 0:
+		w.footer.version = formatVersion
+	case !w.census.stats.stats.None():
+		w.footer.version = formatStats
+	default:
 		w.footer.version = formatWithout
 	}
 	type part struct {
@@ -254,8 +283,11 @@ func (w *Writer) writeTail() error {
 	}
 	parts = append(parts, part{kindProperties, &w.footer.properties, func(dst []byte) []byte {
 		dst = appendProperties(dst, &w.census.meta, keyhash.Name)
-		if w.footer.version == formatVersion {
+		if w.footer.version >= formatStats {
 			dst = appendStats(dst, &w.census.stats.stats)
+		}
+		if w.footer.version >= formatVersion {
+			dst = appendPadding(dst, uint64(w.padding))
 		}
 		return dst
 	}})
