@@ -12,21 +12,29 @@ import (
 )
 
 // collect takes one micro-batch from the inbox, unless one waits for room in the log, and
-// appends it to the log.
-func (c *Coordinator) collect() (took bool, again time.Duration) {
+// appends it to the log. It returns how long to wait for writes that linger.
+func (c *Coordinator) collect() (again time.Duration) {
 	if c.noRoom.Load() || c.inflightBytes.Load() >= c.opts.InflightBytes {
-		return false, 0
+		return 0
 	}
 	if len(c.taken) == 0 {
 		c.taken, again = c.inbox.Take(c.taken)
 	}
-	if len(c.taken) == 0 {
-		return false, again
+	c.commitTaken()
+	return again
+}
+
+// lead takes what is queued together with a caller's own group, and appends it to the log.
+func (c *Coordinator) lead(g *WriteGroup) {
+	c.taken, _ = c.inbox.Take(append(c.taken, g))
+	c.commitTaken()
+}
+
+func (c *Coordinator) commitTaken() {
+	if len(c.taken) > 0 {
+		c.appended = c.commit() > 0 || c.appended
+		c.progress = !c.noRoom.Load()
 	}
-	if c.commit() > 0 {
-		c.log.Flush()
-	}
-	return !c.noRoom.Load(), again
 }
 
 // commit makes the groups taken one record, or two if some ask for a sync and others do

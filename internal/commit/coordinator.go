@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/kvd-db/kvd/internal/batcher"
-	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
@@ -66,12 +65,15 @@ type Applied interface {
 	Applied(base kv.SeqNum, units uint32)
 }
 
-// Options of a Coordinator. All are required, except for Events.
+// Options of a Coordinator. All are required.
 type Options struct {
 	ID      int // of the partition, as records name it
 	Tree    Tree
 	Applied Applied
-	Events  *event.Listener
+
+	// Orchestrator leads it. New is called for all of its members before Start of one of them,
+	// and Start of all before Close of one.
+	Orchestrator *Orchestrator
 
 	Writes batcher.Policy // how micro-batches form
 
@@ -95,8 +97,9 @@ type Coordinator struct {
 	tree Tree
 	log  Log
 
-	inbox  *batcher.Inbox[*WriteGroup]
-	leader leaderLock
+	inbox        *batcher.Inbox[*WriteGroup]
+	orchestrator *Orchestrator
+	place        int // among its members
 
 	// appendMu is held while a record is checked and appended, so that records enter
 	// the line in the order of the log. A proposal over several partitions holds the
@@ -108,14 +111,18 @@ type Coordinator struct {
 	noRoom        atomic.Bool // the log has no room for what was taken; roomWaker ends it
 
 	// Of the leader.
+	inRound   bool          // of the orchestrator
+	appended  bool          // in this round, and the log was not flushed since
+	progress  bool          // there was something to do in this round
+	ended     bool          // it was closed, and everything is decided
 	taken     []*WriteGroup // from the inbox, not yet in the log
 	spare     []*pending
 	early     partition.Early // as the tree has it
 	published kv.SeqNum       // likewise
 
 	closing atomic.Bool
-	started bool
-	stopped chan struct{} // closed when the orchestrator has ended
+	started atomic.Bool
+	stopped chan struct{} // closed when it has ended
 	stats   writeCounters
 }
 
@@ -132,8 +139,8 @@ type line struct {
 // New returns a Coordinator that has nothing to do. Remember tells it of the
 // writes in the log, then Start begins to serve.
 func New(o Options) *Coordinator {
-	c := &Coordinator{opts: o, tree: o.Tree, stopped: make(chan struct{})}
-	c.leader.init()
+	c := &Coordinator{opts: o, tree: o.Tree, orchestrator: o.Orchestrator, stopped: make(chan struct{})}
+	c.orchestrator.add(c)
 	c.line.ids = newRequestIDs(o.RequestIDs)
 	c.inbox = batcher.NewInbox[*WriteGroup](o.Writes, c.Wake)
 	return c
@@ -170,8 +177,7 @@ func (c *Coordinator) Start(log Log, first, last kv.SeqNum) {
 	c.published = last
 	c.line.last = last
 	c.line.ids.floor = max(c.line.ids.floor, first-1)
-	c.started = true
-	go c.orchestrate()
+	c.orchestrator.start(c)
 }
 
 // Close refuses what comes from now on and waits until everything taken is decided. The
@@ -182,7 +188,7 @@ func (c *Coordinator) Close() {
 		return
 	}
 	c.Wake()
-	if c.started {
+	if c.started.Load() {
 		<-c.stopped
 	}
 }
@@ -192,7 +198,7 @@ func (c *Coordinator) Stopped() <-chan struct{} { return c.stopped }
 
 // closedError says why nothing is taken any more.
 func (c *Coordinator) closedError() error {
-	if c.started {
+	if c.started.Load() {
 		if err := c.log.Err(); err != nil {
 			return err
 		}

@@ -31,28 +31,34 @@
 // Applying a record means the last three steps. The records that have been appended and are not
 // yet visible are the coordinator's line.
 //
-// The orchestrator is the coordinator's own goroutine. One goroutine at a time leads a
-// coordinator, the orchestrator or a caller: it takes groups from the queue and applies
-// records. No goroutine waits to become the leader. A caller that does not become it queues
-// its group and sets the leader's note, a flag that there is something to do. A caller does
-// not try to lead if
+// An [Orchestrator] is a goroutine, and the leadership of some coordinators, its members. One
+// goroutine at a time leads them, the orchestrator's or a caller's: it takes groups from the queues
+// of all members that are due, which have a bit set, and applies their records. So callers that write to
+// different partitions share a yield, a write of the log and a goroutine switch, as if
+// they wrote to one. No goroutine waits to become the leader. A caller that does not become it queues
+// its group, sets the bit of its coordinator, and sets the leader's note, a flag that there is something to
+// do. A caller that leads queues its group too if
 //
 //   - groups wait for room in the log, or
 //   - records of more than Options.InflightBytes are appended and not applied, or
 //   - a linger, a delay in which a micro-batch fills, is configured.
 //
-// A caller that ends leading wakes the orchestrator if the note is set or the queue is
-// not empty. An orchestrator that leads checks both again before it ends leading.
+// A caller that ends leading wakes the orchestrator if the note is set or the queue of a member that
+// it has looked at is not empty. An orchestrator that leads checks both again before it ends leading.
+//
+// More members for an orchestrator save processor time, and fewer let more processors work at a time. The
+// engine makes one orchestrator for two processors: with two, one leader is enough for all partitions
+// (see bench/NOTES.md; more processors were not measured).
 //
 //   - A caller that asks for no sync leads until the log is written. Writes that come
 //     meanwhile are queued for the next micro-batch.
 //   - A caller that asks for a sync leads only while it appends. Writes that come during
 //     the sync find no leader, so their callers or the orchestrator append them; the log
 //     keeps their records for the next sync.
-//   - A call with independent writes to several partitions leads each of them in the same
-//     way, and flushes the log once for all of them.
-//   - The orchestrator leads until the queue is empty. It writes the log, and does not wait
-//     for syncs: it appends the next record while others are synced.
+//   - A call with independent writes to several partitions leads each of their orchestrators
+//     in the same way, and flushes the log once for all of them.
+//   - The orchestrator leads until all queues are empty. It writes the log, and does not wait
+//     for syncs: it appends the next records while others are synced.
 //
 // A caller with one group yields the processor once before it appends, as the orchestrator does
 // each time before it looks for work. Callers that are about to write then join the micro-
@@ -79,7 +85,7 @@
 //
 // The goroutine that has synced also applies the records, if the sync served at most 512
 // commit units and the log has no other work: [Coordinator.RunReady] takes the leader lock of
-// each partition for that, or sets the note if another goroutine leads. Otherwise the log
+// the orchestrator for that, or sets the note if another goroutine leads. Otherwise the log
 // wakes the leaders or orchestrators concerned ([Coordinator.Wake]).
 //
 // # Where a write can wait

@@ -93,7 +93,7 @@ func TestNoWriteIsSeenBeforeTheProposalThatReadItsKey(t *testing.T) {
 				}()
 
 				synctest.Wait()
-				require.True(t, there.leader.tryLock(), "it is idle")
+				require.True(t, there.orchestrator.tryLock(), "it is idle")
 				commit, err := Propose(&Proposal{
 					Shares: []Share{
 						{Coordinator: s.c, Reads: reads},
@@ -112,7 +112,7 @@ func TestNoWriteIsSeenBeforeTheProposalThatReadItsKey(t *testing.T) {
 				follows, other := put("x"), put("z")
 				assert.Empty(t, follows.Done(), "the write that follows is there, and the proposal is not")
 				require.Len(t, other.Done(), 1)
-				there.leader.pass()
+				there.orchestrator.pass()
 				synctest.Wait()
 				require.Len(t, follows.Done(), 1)
 				_, err = commit.Result()

@@ -17,15 +17,17 @@ var _ Tree = (*partition.Partition)(nil)
 
 // fixture is a coordinator over a partition.
 type fixture struct {
-	t     *testing.T
-	fs    *vfs.Mem
-	world *partitiontest.World
-	p     *partition.Partition
-	c     *Coordinator
+	t       *testing.T
+	fs      *vfs.Mem
+	world   *partitiontest.World
+	p       *partition.Partition
+	c       *Coordinator
+	flushes flushes // world, as the log of members
 }
 
 func newFixture(t *testing.T) *fixture {
 	s := &fixture{t: t, fs: vfs.NewMem(), world: partitiontest.NewWorld()}
+	s.flushes.World = s.world
 	o := s.world.Options(s.fs)
 	require.NoError(t, partition.Create(o))
 	s.p, s.c = s.open(o)
@@ -33,16 +35,22 @@ func newFixture(t *testing.T) *fixture {
 	return s
 }
 
-// open opens a partition and starts a coordinator of its writes.
+// open opens a partition and starts a coordinator of its writes, which leads itself.
 func (s *fixture) open(o partition.Options) (*partition.Partition, *Coordinator) {
+	p, c := s.openLed(o, NewOrchestrator(nil))
+	c.Start(s.world, 1, s.world.Last())
+	return p, c
+}
+
+// openLed opens a partition whose coordinator is a member of an orchestrator. It is not started.
+func (s *fixture) openLed(o partition.Options, by *Orchestrator) (*partition.Partition, *Coordinator) {
 	p, err := partition.Open(o)
 	require.NoError(s.t, err)
 	c := New(Options{
-		ID: p.ID(), Tree: p, Applied: s.world, Now: s.world.Now, InflightBytes: 1 << 20, RequestIDs: 4,
+		Orchestrator: by, ID: p.ID(), Tree: p, Applied: s.world, Now: s.world.Now, InflightBytes: 1 << 20, RequestIDs: 4,
 	})
 	p.Attach(c)
 	p.Start(s.world, s.world.Last())
-	c.Start(s.world, 1, s.world.Last())
 	return p, c
 }
 

@@ -2,9 +2,9 @@ package commit
 
 import "sync/atomic"
 
-// leaderLock is the leadership of a coordinator. One goroutine at a time holds it, the
+// leaderLock is the leadership of an orchestrator's members. One goroutine at a time holds it, the
 // leader: the orchestrator's own goroutine, or a caller that found the lock free. No
-// goroutine waits for it. The leader may touch what the Coordinator says is the leader's.
+// goroutine waits for it. The leader may touch what the Coordinators say is the leader's.
 //
 // R1. A note that there may be something to do is never lost: either the leader sees it,
 // or it wakes the orchestrator's goroutine.

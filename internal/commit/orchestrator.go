@@ -1,47 +1,138 @@
 package commit
 
 import (
+	"math/bits"
 	"runtime"
+	"sync/atomic"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/event"
 )
 
-// Wake tells the leader, or else the orchestrator, that there may be something to do. It
+// Orchestrator leads the coordinators of some partitions, its members: the goroutine that
+// does what they have to do when no caller does. Its members have one leader at a time, so
+// writes to several partitions share the work of one round: a yield, a write of the log, and a
+// switch of goroutines.
+type Orchestrator struct {
+	leaderLock
+	events  *event.Listener
+	members []*Coordinator
+	due     []atomic.Uint64 // a bit for each member that there may be something to do for
+	running atomic.Int64    // members that are started and not stopped
+
+	round []*Coordinator // of the leader: the members that it looks at
+}
+
+// NewOrchestrator returns an Orchestrator without members: New gives it some.
+func NewOrchestrator(events *event.Listener) *Orchestrator {
+	o := &Orchestrator{events: events}
+	o.init()
+	return o
+}
+
+// add makes a coordinator a member. Before any member is started.
+func (o *Orchestrator) add(c *Coordinator) {
+	c.place = len(o.members)
+	o.members = append(o.members, c)
+	if len(o.due)*64 < len(o.members) {
+		o.due = append(o.due, atomic.Uint64{})
+	}
+}
+
+// start begins to lead a member.
+func (o *Orchestrator) start(c *Coordinator) {
+	if o.running.Add(1) == 1 {
+		go o.orchestrate()
+	}
+	c.started.Store(true)
+	c.Wake()
+}
+
+// Wake tells the leader, or else the orchestrator, that there may be something to do for c. It
 // never blocks. The log calls it when it has written or synced.
-func (c *Coordinator) Wake() { c.leader.note() }
+func (c *Coordinator) Wake() {
+	c.setDue()
+	c.orchestrator.note()
+}
 
 // RunReady does what there is to do, unless another goroutine is the leader, which is then
 // told. The goroutine that has synced the log calls it if it has no other work, so that
 // the orchestrator need not be woken.
 func (c *Coordinator) RunReady() {
-	if c.leader.lockOrNote() {
-		c.finish()
+	c.setDue()
+	if o := c.orchestrator; o.lockOrNote() {
+		o.finish()
 	}
 }
 
-// orchestrate is the orchestrator: the leader when no caller is. It runs until the inbox is
-// closed and everything taken is decided.
-func (c *Coordinator) orchestrate() {
-	defer close(c.stopped)
+// setDue has the leader look at c. The bit is set before the note, and a leader that sees the note
+// looks for bits afterwards (R1).
+func (c *Coordinator) setDue() { c.orchestrator.due[c.place/64].Or(1 << (c.place % 64)) }
+
+// gather adds the members that are due to the round, each once. The caller is the leader.
+func (o *Orchestrator) gather() {
+	o.sawAll()
+	for i := range o.due {
+		if o.due[i].Load() == 0 {
+			continue
+		}
+		for due := o.due[i].Swap(0); due != 0; due &= due - 1 {
+			o.join(o.members[64*i+bits.TrailingZeros64(due)])
+		}
+	}
+}
+
+// join adds a member to the round, unless it is in it, has ended or is not started.
+func (o *Orchestrator) join(c *Coordinator) {
+	if !c.inRound && c.started.Load() && !c.ended {
+		c.inRound = true
+		o.round = append(o.round, c)
+	}
+}
+
+// leave ends the round. Members for which there may be more to do are due again, and reported.
+func (o *Orchestrator) leave(more func(*Coordinator) bool) (left bool) {
+	for i, c := range o.round {
+		c.inRound = false
+		if more(c) {
+			c.setDue()
+			left = true
+		}
+		o.round[i] = nil
+	}
+	o.round = o.round[:0]
+	return left
+}
+
+// orchestrate runs until the inboxes of all members are closed and everything taken is decided.
+func (o *Orchestrator) orchestrate() {
 	linger := time.NewTimer(time.Hour)
 	linger.Stop()
 	defer linger.Stop()
-	defer c.opts.Events.Guard()
+	defer o.events.Guard()
+	lingers := false // writes in some inbox do
 	for {
 		select {
-		case <-c.leader.signal:
+		case <-o.signal:
 		case <-linger.C:
 		}
-		if !c.leader.lockOrNote() {
+		if !o.lockOrNote() {
 			continue // the leader calls pass if it leaves something to do
 		}
-		for more := true; more; more = !c.leader.unlock() {
-			// Callers that are about to queue make the micro-batch larger: one yield took 16
+		for more := true; more; more = !o.unlock() {
+			if lingers { // there is one timer for all members
+				for _, c := range o.members {
+					c.setDue()
+				}
+			}
+			// Callers that are about to queue make the micro-batches larger: one yield took 16
 			// partitions with 256 writers from 273 k to 361 k synced puts a second.
 			runtime.Gosched()
-			if again := c.work(); again > 0 {
+			again := o.work()
+			if lingers = again > 0; lingers {
 				linger.Reset(again)
 			}
-			if c.closing.Load() && c.idle() {
+			if o.running.Load() == 0 {
 				return // it stays the leader, so that no caller becomes one
 			}
 		}
@@ -49,47 +140,95 @@ func (c *Coordinator) orchestrate() {
 }
 
 // work does all work that can be done now. It returns after which time to call it again for
-// writes that linger in the inbox; zero: only after a note. The caller is the leader.
-func (c *Coordinator) work() (again time.Duration) {
+// writes that linger in an inbox; zero: only after a note. The caller is the leader.
+func (o *Orchestrator) work() (again time.Duration) {
 	for {
-		c.leader.sawAll()
-		took, wait := c.collect()
-		applied := c.applyReady()
-		c.tree.SealIfDue()
-		again = max(again, wait)
-		if !took && !applied {
+		o.gather()
+		for _, c := range o.round {
+			if wait := c.collect(); wait > 0 && (again == 0 || wait < again) {
+				again = wait
+			}
+		}
+		o.flush()
+		for _, c := range o.round {
+			c.progress = c.applyReady() || c.progress
+			c.tree.SealIfDue()
+			o.endIfDone(c)
+		}
+		if !o.leave((*Coordinator).progressed) {
 			return again
 		}
 	}
 }
 
-// tryLead makes the caller of a group the leader, and reports whether it did: only if no
-// other goroutine is, and the group need not wait.
-func (c *Coordinator) tryLead() bool {
-	if c.opts.Writes.Linger > 0 || !c.leader.tryLock() {
+// flush has the log write what members of the round have appended.
+func (o *Orchestrator) flush() {
+	for _, c := range o.round {
+		if c.appended {
+			c.log.Flush()
+			break
+		}
+	}
+	for _, c := range o.round {
+		c.appended = false
+	}
+}
+
+// endIfDone ends a member that was closed and has decided everything.
+func (o *Orchestrator) endIfDone(c *Coordinator) {
+	if c.closing.Load() && c.idle() {
+		c.ended = true
+		o.running.Add(-1)
+		close(c.stopped)
+	}
+}
+
+// progressed reports whether the last look at c had something to do.
+func (c *Coordinator) progressed() (more bool) {
+	more, c.progress = c.progress, false
+	return more
+}
+
+// tryLead makes a caller of groups the leader, and reports whether it did: only if no
+// other goroutine is.
+func (o *Orchestrator) tryLead(alone bool) bool {
+	if !o.tryLock() {
 		return false
 	}
-	if c.closing.Load() || c.inflightBytes.Load() >= c.opts.InflightBytes || len(c.taken) > 0 {
-		c.yield()
-		return false
+	if alone {
+		runtime.Gosched() // as in orchestrate
 	}
+	o.gather()
 	return true
 }
 
-// finish does what the log allows now, and ends the leadership.
-func (c *Coordinator) finish() {
-	c.leader.sawAll() // the log's note of what this goroutine has written among them
-	c.applyReady()
-	c.tree.SealIfDue()
-	c.yield()
+// takes reports whether a caller that leads may append a group now, which otherwise has to wait.
+func (c *Coordinator) takes() bool {
+	return c.opts.Writes.Linger == 0 && !c.closing.Load() && len(c.taken) == 0 && c.inflightBytes.Load() < c.opts.InflightBytes
 }
 
-// yield ends the leadership, and wakes the orchestrator if there is something to do for
-// it.
-func (c *Coordinator) yield() {
-	if ops, _ := c.inbox.Len(); ops > 0 || len(c.taken) > 0 || c.closing.Load() || !c.leader.unlock() {
-		c.leader.pass()
+// finish does what the log allows now, and ends the leadership.
+func (o *Orchestrator) finish() {
+	o.gather() // what the log noted about what this goroutine has written among it
+	for _, c := range o.round {
+		c.appended, c.progress = false, false
+		c.applyReady()
+		c.tree.SealIfDue()
 	}
+	o.yield()
+}
+
+// yield ends the leadership, and wakes the orchestrator if there is something to do for it.
+func (o *Orchestrator) yield() {
+	if o.leave((*Coordinator).unfinished) || !o.unlock() {
+		o.pass()
+	}
+}
+
+// unfinished reports whether a caller that has led leaves something to the orchestrator.
+func (c *Coordinator) unfinished() bool {
+	ops, _ := c.inbox.Len()
+	return ops > 0 || len(c.taken) > 0 || c.closing.Load()
 }
 
 // idle reports whether nothing is queued and nothing is under way.

@@ -47,13 +47,14 @@ func TestALoneWriterAppliesItsOwnWrite(t *testing.T) {
 // A caller that finds another goroutine leading leaves its group to it.
 func TestAppendingIsLeftToTheLeader(t *testing.T) {
 	s := newFixture(t)
-	testwait.Until(t, s.c.leader.tryLock)
+	testwait.Until(t, s.c.orchestrator.tryLock)
 	_, g := s.putGroup("a", kv.DurabilityBuffered)
-	require.False(t, s.c.tryAppend(g, true))
-	require.True(t, s.c.tryEnqueue(g))
+	var call submission
+	call.append([]*WriteGroup{g}, true)
+	require.Zero(t, call)
 	require.True(t, s.c.inbox.Remove(g), "it waits in the inbox")
 	s.c.enqueue(t.Context(), g)
-	s.c.yield()
+	s.c.orchestrator.yield()
 	requireDecided(t, g)
 }
 
@@ -64,17 +65,19 @@ func TestHowLongTheCallerLeads(t *testing.T) {
 		s := newFixture(t)
 		s.stall(true)
 		w, g := s.putGroup("b", level)
-		testwait.Until(t, func() bool { return s.c.tryAppend(g, true) })
+		call := s.lead(t, g)
 		require.NotZero(t, s.c.inflightBytes.Load(), "it is in the log")
 		require.Empty(t, g.call.Done())
 		if level < kv.DurabilitySync {
-			require.False(t, s.c.leader.tryLock(), "it leads until flushed")
+			require.False(t, s.c.orchestrator.tryLock(), "it leads until flushed")
 		} else {
-			testwait.Until(t, s.c.leader.tryLock)
-			s.c.yield()
+			testwait.Until(t, s.c.orchestrator.tryLock)
+			s.c.orchestrator.yield()
 		}
 		s.world.Stall(false)
-		s.c.flushed(g)
+		for _, o := range call.led {
+			o.finish()
+		}
 		if level < kv.DurabilitySync {
 			require.Len(t, g.call.Done(), 1, "the caller applied it itself")
 		}
@@ -82,6 +85,18 @@ func TestHowLongTheCallerLeads(t *testing.T) {
 		requireDecided(t, g)
 		require.NoError(t, w.Err)
 	}
+}
+
+// lead appends a group on the goroutine of its caller, once that finds no leader.
+func (s *fixture) lead(t *testing.T, g *WriteGroup) *submission {
+	call := &submission{}
+	testwait.Until(t, func() bool {
+		if call.append([]*WriteGroup{g}, true); call.log == nil {
+			require.True(t, s.c.inbox.Remove(g))
+		}
+		return call.log != nil
+	})
+	return call
 }
 
 // The goroutine that has synced the log applies what that has made durable, unless another
@@ -92,16 +107,16 @@ func TestTheGoroutineThatSyncedAppliesTheRecords(t *testing.T) {
 		s.stall(true)
 		synctest.Wait() // until the orchestrator sleeps
 		w, g := s.putGroup("a", kv.DurabilitySync)
-		require.True(t, s.c.tryAppend(g, true))
+		s.lead(t, g)
 		synctest.Wait()
-		require.True(t, s.c.leader.tryLock())
+		require.True(t, s.c.orchestrator.tryLock())
 		s.world.Stall(false)
 		s.c.RunReady()
 		require.Empty(t, g.call.Done(), "another goroutine leads")
-		require.False(t, s.c.leader.unlock(), "it has been told")
+		require.False(t, s.c.orchestrator.unlock(), "it has been told")
 
-		s.c.leader.sawAll()
-		require.True(t, s.c.leader.unlock())
+		s.c.orchestrator.sawAll()
+		require.True(t, s.c.orchestrator.unlock())
 		s.c.RunReady()
 		require.Len(t, g.call.Done(), 1)
 		require.NoError(t, w.Err)

@@ -3,7 +3,6 @@ package commit
 import (
 	"context"
 	"errors"
-	"runtime"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/trace"
@@ -19,73 +18,76 @@ import (
 // appended. Each group is decided through its call, sooner or later, also if it was
 // refused.
 func Submit(ctx context.Context, groups []*WriteGroup) {
-	if len(groups) == 1 {
-		groups[0].submitAlone(ctx)
-		return
+	var s submission
+	alone := len(groups) == 1
+	for len(groups) > 0 {
+		n := 1
+		for n < len(groups) && groups[n].to.orchestrator == groups[0].to.orchestrator {
+			n++
+		}
+		s.append(groups[:n], alone)
+		groups = groups[n:]
 	}
-	var appended, full []*WriteGroup
+	if s.log != nil {
+		s.log.FlushOrSync()
+	}
+	for _, o := range s.led {
+		o.finish()
+	}
+	for _, g := range s.full {
+		g.to.enqueue(ctx, g)
+	}
+}
+
+// submission is what becomes of the groups of a call.
+type submission struct {
+	log  Log             // has records that the caller has appended; nil: none
+	led  []*Orchestrator // whose leader the caller is until the log is written
+	full []*WriteGroup   // to queue once the inbox has room
+
+	one [1]*Orchestrator // memory for led
+}
+
+// append appends groups to the log together with what is queued at their orchestrator's members,
+// on their caller's goroutine: if no other goroutine leads, and the groups need not wait. It
+// queues the others. It does no I/O: the caller flushes the log, and calls finish of all led.
+//
+// If a group asks for no sync, its caller leads until the log is written, so that writes that come
+// meanwhile form one micro-batch. It does not lead during a sync: the writes of that time gather
+// in the log. If a group is alone in its call, the caller first yields the processor once, for
+// other callers to add theirs; the groups of a larger call are large already.
+func (s *submission) append(groups []*WriteGroup, alone bool) {
+	o := groups[0].to.orchestrator
+	lead, until := o.tryLead(alone), false
 	for _, g := range groups {
-		if g.to.tryAppend(g, false) {
-			appended = append(appended, g)
+		if lead && g.to.takes() {
+			o.join(g.to)
+			g.to.lead(g)
+			until = until || g.level < kv.DurabilitySync
 		} else if !g.to.tryEnqueue(g) {
-			full = append(full, g)
+			s.full = append(s.full, g)
 		}
 	}
-	if len(appended) > 0 {
-		appended[0].to.log.FlushOrSync()
-	}
-	for _, g := range appended {
-		g.to.flushed(g)
-	}
-	for _, g := range full {
-		g.to.enqueue(ctx, g)
-	}
-}
-
-func (g *WriteGroup) submitAlone(ctx context.Context) {
-	if !g.to.tryAppend(g, true) {
-		g.to.enqueue(ctx, g)
+	if !lead {
 		return
 	}
-	g.to.log.FlushOrSync()
-	g.to.flushed(g)
-}
-
-// tryAppend appends a group to the log together with what is queued, on its caller's
-// goroutine, and reports whether it did: only if no other goroutine leads, and the group
-// need not wait. It does no I/O. The caller then calls Log.FlushOrSync, and flushed after
-// that.
-//
-// If the group asks for no sync, its caller leads until flushed, so that writes that come
-// meanwhile form one micro-batch. If the group is alone in its call, the caller first
-// yields the processor once, for other callers to add theirs; the groups of a larger call
-// are large already.
-func (c *Coordinator) tryAppend(g *WriteGroup, alone bool) bool {
-	if !c.tryLead() {
-		return false
+	for _, c := range o.round {
+		if !c.appended {
+			c.collect()
+		}
+		if c.appended {
+			s.log = c.log // also if the caller's own groups wait
+		}
 	}
-	if alone {
-		runtime.Gosched() // as in orchestrate
-	}
-	c.taken, _ = c.inbox.Take(append(c.taken, g))
-	c.commit()
-	if !g.leadsUntilFlushed() {
-		c.finish()
-	}
-	return true
-}
-
-// flushed ends what tryAppend began, after the log was flushed: the caller applies what
-// is durable, its own group among it.
-func (c *Coordinator) flushed(g *WriteGroup) {
-	if g.leadsUntilFlushed() {
-		c.finish()
+	if until {
+		if s.led == nil {
+			s.led = s.one[:0]
+		}
+		s.led = append(s.led, o)
+	} else {
+		o.finish()
 	}
 }
-
-// leadsUntilFlushed reports whether the caller of tryAppend leads until flushed. It does
-// not during a sync: the writes of that time gather in the log.
-func (g *WriteGroup) leadsUntilFlushed() bool { return g.level < kv.DurabilitySync }
 
 // tryEnqueue queues a group for the leader. It reports false if the inbox is full.
 func (c *Coordinator) tryEnqueue(g *WriteGroup) bool {

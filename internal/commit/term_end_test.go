@@ -22,7 +22,7 @@ func TestABatchThatIsShownOutlivesItsTerm(t *testing.T) {
 		var trees [2]*partition.Partition
 		var coordinators [2]*Coordinator
 		options := func(i int) Options {
-			return Options{ID: i, Tree: trees[i], Applied: world, Now: world.Now, InflightBytes: 1 << 20, RequestIDs: 9}
+			return Options{Orchestrator: NewOrchestrator(nil), ID: i, Tree: trees[i], Applied: world, Now: world.Now, InflightBytes: 1 << 20, RequestIDs: 9}
 		}
 		for i := range trees {
 			o := world.Options(vfs.NewMem())
@@ -50,16 +50,16 @@ func TestABatchThatIsShownOutlivesItsTerm(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 
-		require.True(t, second.leader.tryLock(), "the test leads: the second partition is slow")
+		require.True(t, second.orchestrator.tryLock(), "the test leads: the second partition is slow")
 		log.commit()
 		synctest.Wait()
 		require.False(t, found(0, "a"), "the second has not inserted it")
-		require.True(t, first.leader.tryLock())
-		second.leader.pass()
+		require.True(t, first.orchestrator.tryLock())
+		second.orchestrator.pass()
 		synctest.Wait()
 		require.True(t, found(0, "a") && found(1, "b"))
 		log.end()
-		first.leader.pass()
+		first.orchestrator.pass()
 		synctest.Wait()
 		<-commit.Done()
 		version, err := commit.Result()

@@ -79,9 +79,7 @@ func (m *member) start() error {
 		m.expires.Store(at.Time > 0)
 		m.places.note(m.state, 0, true)
 	}
-	for _, p := range m.e.partitions {
-		m.next = append(m.next, commit.New(m.e.commitOptions(p)))
-	}
+	m.next = m.newCoordinators()
 	m.sealer.Go(m.seal)
 	return m.log.Start(m.from, m.newest, m)
 }
@@ -310,14 +308,23 @@ func (m *member) endTenure(cause error) {
 	// The error is that the store has failed; then nothing is acknowledged any more.
 	_ = m.e.sequencer.WaitVisible(context.Background(), m.inserted())
 	t.stop(cause)
-	m.next = make([]*commit.Coordinator, len(t.coordinators))
+	m.next = m.newCoordinators()
 	for i, c := range t.coordinators {
 		c.Close()
-		m.next[i] = commit.New(m.e.commitOptions(m.e.partitions[i]))
 		m.next[i].Inherit(c)
 	}
 	m.tenure = nil
 	m.wakeSealer()
+}
+
+// newCoordinators returns those of the next tenure.
+func (m *member) newCoordinators() []*commit.Coordinator {
+	all := make([]*commit.Coordinator, 0, len(m.e.partitions))
+	orchestrators := m.e.orchestrators()
+	for _, p := range m.e.partitions {
+		all = append(all, commit.New(m.e.commitOptions(p, orchestrators)))
+	}
+	return all
 }
 
 // inserted returns the newest number of what coordinators have to insert: all that was applied.

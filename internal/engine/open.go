@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"runtime"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/commit"
@@ -223,6 +224,7 @@ func (e *Engine) openPartitions(first, end int) error {
 		opened[i], err = partition.Open(e.partitionOptions(first + i))
 		return err
 	})
+	orchestrators := e.orchestrators()
 	for _, p := range opened {
 		if p == nil { // its error is in err
 			continue
@@ -232,7 +234,7 @@ func (e *Engine) openPartitions(first, end int) error {
 			p.Attach(memberWriter{e.member, p.ID()})
 			continue
 		}
-		c := commit.New(e.commitOptions(p))
+		c := commit.New(e.commitOptions(p, orchestrators))
 		p.Attach(c)
 		e.own.coordinators = append(e.own.coordinators, c)
 	}
@@ -254,15 +256,27 @@ func (e *Engine) partitionOptions(id int) partition.Options {
 	return options
 }
 
-func (e *Engine) commitOptions(p *partition.Partition) commit.Options {
+// orchestrators returns the orchestrators of a set of coordinators: one for two processors, as
+// far as there are partitions. With more of them callers that write to several partitions share
+// less of the work; with fewer, processors could wait for the leader of an orchestrator.
+func (e *Engine) orchestrators() []*commit.Orchestrator {
+	all := make([]*commit.Orchestrator, min(e.descriptor.Partitions, (runtime.GOMAXPROCS(0)+1)/2))
+	for i := range all {
+		all[i] = commit.NewOrchestrator(e.events)
+	}
+	return all
+}
+
+func (e *Engine) commitOptions(p *partition.Partition, orchestrators []*commit.Orchestrator) commit.Options {
 	share := e.opts.share(e.descriptor.Partitions)
 	writes := e.opts.Writes
 	if writes.QueueBytes == 0 {
 		writes.QueueBytes = int(share)
 	}
 	return commit.Options{
-		ID: p.ID(), Tree: p, Applied: e.sequencer, Events: e.events, Now: e.now,
-		Writes: writes, InflightBytes: share, RequestIDs: max(e.opts.requestIDs/e.descriptor.Partitions, 1),
+		ID: p.ID(), Tree: p, Applied: e.sequencer, Now: e.now,
+		Orchestrator: orchestrators[p.ID()*len(orchestrators)/e.descriptor.Partitions],
+		Writes:       writes, InflightBytes: share, RequestIDs: max(e.opts.requestIDs/e.descriptor.Partitions, 1),
 	}
 }
 

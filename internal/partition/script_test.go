@@ -63,7 +63,8 @@ func (s *script) openWith(o partition.Options) {
 // serve returns a coordinator of the partition's writes, which it has started.
 func serve(p *partition.Partition, w *partitiontest.World) *commit.Coordinator {
 	c := commit.New(commit.Options{
-		ID: p.ID(), Tree: p, Applied: w, Now: w.Now, InflightBytes: 1 << 20, RequestIDs: 4,
+		Orchestrator: commit.NewOrchestrator(nil),
+		ID:           p.ID(), Tree: p, Applied: w, Now: w.Now, InflightBytes: 1 << 20, RequestIDs: 4,
 	})
 	p.Attach(c)
 	p.Start(w, w.Last())

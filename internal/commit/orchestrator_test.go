@@ -1,0 +1,222 @@
+package commit
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/partition/partitiontest"
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/trace"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// members returns started coordinators of one orchestrator.
+func (s *fixture) members(t *testing.T, n int, change ...func(*Options)) []*Coordinator {
+	by := NewOrchestrator(nil)
+	var all []*Coordinator
+	for i := range n {
+		o := s.world.Options(s.fs)
+		o.ID, o.Dir = i+1, fmt.Sprint("member-", i)
+		require.NoError(t, partition.Create(o))
+		p, c := s.openLed(o, by)
+		for _, f := range change {
+			f(&c.opts)
+			c.inbox = batcher.NewInbox[*WriteGroup](c.opts.Writes, c.Wake)
+		}
+		t.Cleanup(func() {
+			c.Close()
+			require.NoError(t, p.Close())
+		})
+		all = append(all, c)
+	}
+	for _, c := range all {
+		c.Start(&s.flushes, 1, s.world.Last())
+	}
+	return all
+}
+
+// flushes is a log that knows whether all records that were appended are on their way to the disk.
+type flushes struct {
+	*partitiontest.World
+	owed atomic.Bool
+}
+
+func (f *flushes) Append(payload []byte, units uint32, level kv.Durability, w wal.Waker, t *trace.Batch) (kv.SeqNum, wal.Pos, error) {
+	f.owed.Store(true)
+	return f.World.Append(payload, units, level, w, t)
+}
+
+func (f *flushes) Flush()       { f.owed.Store(false) }
+func (f *flushes) FlushOrSync() { f.owed.Store(false) }
+
+func groupOf(c *Coordinator, key string, level kv.Durability) (*kv.Write, *WriteGroup) {
+	w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte(key)}, Hash: keyhash.Sum([]byte(key)), Durability: level}
+	return w, c.NewWriteGroup(NewCall(1), []*kv.Write{w})
+}
+
+// The caller that leads serves what is queued at all members.
+func TestALeaderServesAllMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		all := s.members(t, 70) // more than a word of bits
+		synctest.Wait()
+		o := all[0].orchestrator
+		require.True(t, o.tryLock())
+		var queued []*WriteGroup
+		for _, i := range []int{1, 63, 64, 69} {
+			_, g := groupOf(all[i], "queued", kv.DurabilityBuffered)
+			require.True(t, all[i].tryEnqueue(g))
+			queued = append(queued, g)
+		}
+		o.sawAll() // so that the orchestrator is not woken for them
+		require.True(t, o.unlock())
+		_, own := groupOf(all[0], "own", kv.DurabilityBuffered)
+		Submit(t.Context(), []*WriteGroup{own})
+		for _, g := range append(queued, own) {
+			require.Len(t, g.call.Done(), 1)
+			require.NoError(t, g.writes[0].Err)
+		}
+		require.Empty(t, o.signal, "no other goroutine was woken")
+	})
+}
+
+// A caller that leads has the log write what it has appended for other members, also if its own group
+// has to wait.
+func TestALeaderWhoseOwnGroupWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		all := s.members(t, 2)
+		synctest.Wait()
+		o := all[0].orchestrator
+		require.True(t, o.tryLock())
+		_, queued := groupOf(all[1], "queued", kv.DurabilityBuffered)
+		require.True(t, all[1].tryEnqueue(queued))
+		o.sawAll() // so that the orchestrator is not woken for it
+		require.True(t, o.unlock())
+		all[0].inflightBytes.Add(all[0].opts.InflightBytes)
+		_, own := groupOf(all[0], "own", kv.DurabilityBuffered)
+		Submit(t.Context(), []*WriteGroup{own})
+		synctest.Wait()
+		require.Len(t, queued.call.Done(), 1)
+		require.False(t, s.flushes.owed.Load())
+		require.Empty(t, own.call.Done())
+		all[0].inflightBytes.Add(-all[0].opts.InflightBytes)
+		all[0].Wake()
+		synctest.Wait()
+		require.Len(t, own.call.Done(), 1)
+	})
+}
+
+// A call with groups of several members, one of which the caller cannot append at once.
+func TestACallOverMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		all := append(s.members(t, 3), s.c) // the last one is of another orchestrator
+		synctest.Wait()
+		all[1].inflightBytes.Add(all[1].opts.InflightBytes)
+		var groups []*WriteGroup
+		for _, c := range all {
+			_, g := groupOf(c, "k", kv.DurabilityBuffered)
+			groups = append(groups, g)
+		}
+		Submit(t.Context(), groups)
+		synctest.Wait()
+		for i, g := range groups {
+			require.Len(t, g.call.Done(), map[bool]int{true: 0, false: 1}[i == 1], i)
+		}
+		all[1].inflightBytes.Add(-all[1].opts.InflightBytes)
+		all[1].Wake()
+		synctest.Wait()
+		require.Len(t, groups[1].call.Done(), 1)
+	})
+}
+
+// Each member ends by itself, and the orchestrator with the last one.
+func TestMembersEndByThemselves(t *testing.T) {
+	s := newFixture(t)
+	all := s.members(t, 3)
+	var group sync.WaitGroup
+	for n, c := range all {
+		group.Go(func() {
+			for i := 0; ; i++ {
+				w, g := groupOf(c, fmt.Sprint(i), durabilities[i%len(durabilities)])
+				Submit(t.Context(), []*WriteGroup{g})
+				if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); !ok {
+					return
+				}
+				if i == 10*n && n+1 < len(all) {
+					c.Close()
+				}
+				if w.Err != nil {
+					assert.ErrorIs(t, w.Err, kv.ErrClosed)
+					return
+				}
+				if i == 100 {
+					c.Close()
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.Zero(t, all[0].orchestrator.running.Load())
+}
+
+// Writes linger at each member for as long as they should, whatever the others do.
+func TestWritesLingerAtEachMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		all := s.members(t, 2, func(o *Options) { o.Writes.Linger = time.Minute })
+		began := time.Now()
+		_, first := groupOf(all[0], "first", kv.DurabilityBuffered)
+		Submit(t.Context(), []*WriteGroup{first})
+		time.Sleep(40 * time.Second)
+		_, second := groupOf(all[1], "second", kv.DurabilityBuffered)
+		Submit(t.Context(), []*WriteGroup{second})
+		<-first.call.Done()
+		require.Equal(t, time.Minute, time.Since(began))
+		<-second.call.Done()
+		require.Equal(t, 100*time.Second, time.Since(began))
+	})
+}
+
+// A wake of a coordinator that is not started, or has ended, does nothing.
+func TestWakesBeforeTheStartAndAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		by := NewOrchestrator(nil)
+		open := func(id int) (*partition.Partition, *Coordinator) {
+			o := s.world.Options(s.fs)
+			o.ID, o.Dir = id, fmt.Sprint("member-", id)
+			require.NoError(t, partition.Create(o))
+			return s.openLed(o, by)
+		}
+		p1, c1 := open(1)
+		p2, c2 := open(2)
+		c1.Start(s.world, 1, s.world.Last())
+		c2.Wake()
+		synctest.Wait()
+		c2.RunReady()
+		c2.Start(s.world, 1, s.world.Last())
+		c1.Close()
+		c1.Wake()
+		c1.RunReady()
+		_, g := groupOf(c2, "k", kv.DurabilitySync)
+		Submit(t.Context(), []*WriteGroup{g})
+		synctest.Wait()
+		require.Len(t, g.call.Done(), 1)
+		c2.Close()
+		require.NoError(t, p1.Close())
+		require.NoError(t, p2.Close())
+	})
+}
