@@ -50,7 +50,7 @@ func spread(b *testing.B, goroutines int, f func(rng *rand.Rand) error) {
 func BenchmarkPut(b *testing.B) {
 	for _, o := range []kv.WriteOptions{memory, buffered, synced} {
 		for _, size := range []int{128, 1024} {
-			for _, partitions := range []int{4, 16} {
+			for _, partitions := range []int{1, 4, 16} {
 				for _, writers := range []int{1, 16, 64, 256} {
 					name := fmt.Sprintf("%s/bytes=%d/partitions=%d/writers=%d", o.Durability, size, partitions, writers)
 					b.Run(name, func(b *testing.B) { benchmarkPut(b, o, size, partitions, writers) })
