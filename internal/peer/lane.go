@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -42,13 +43,18 @@ type lane struct {
 // run keeps a stream to the node until ctx ends.
 func (l *lane) run(ctx context.Context) {
 	pause := l.network.firstPause
-	for {
+	for there := false; ; { // there: the node has answered, and was not missed since
 		connected, err := l.stream(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if connected {
 			pause = l.network.firstPause
+		}
+		_, none := errors.AsType[unavailable](err)
+		if there = there || connected; none && there && !connected {
+			l.network.gone(l.to.id)
+			there = false
 		}
 		l.network.report(l, err)
 		select {
@@ -162,12 +168,17 @@ func endOf(err error) error {
 	return explain(err)
 }
 
+// unavailable is the error of a call for which there is no connection, or whose connection ended.
+type unavailable struct{ error }
+
 // explain returns the text of an error of gRPC.
 func explain(err error) error {
 	s, ok := status.FromError(err)
 	switch {
 	case ok && s.Code() == expelled:
 		return fmt.Errorf("%w: %s", ErrExpelled, s.Message())
+	case ok && s.Code() == codes.Unavailable:
+		return unavailable{errors.New(shorten(s.Message()))}
 	case ok:
 		return errors.New(shorten(s.Message()))
 	}

@@ -71,6 +71,14 @@ func (c *clusterNode) Deliver(m *pb.Message) bool {
 	return loop.Deliver(m)
 }
 
+// Gone tells the loop that runs now.
+func (c *clusterNode) Gone(node uint64) {
+	c.mu.Lock()
+	loop := c.loop
+	c.mu.Unlock()
+	loop.Gone(node)
+}
+
 // put replicates a record, and reports whether it is committed.
 func (c *clusterNode) put(t *testing.T, record string) bool {
 	c.mu.Lock()

@@ -25,6 +25,7 @@ type inbox struct {
 	mu       sync.Mutex
 	messages []*pb.Message
 	full     bool
+	gone     map[uint64]int // by node: how often it was said to be
 }
 
 func (i *inbox) Deliver(m *pb.Message) bool {
@@ -35,6 +36,22 @@ func (i *inbox) Deliver(m *pb.Message) bool {
 	}
 	i.messages = append(i.messages, m)
 	return true
+}
+
+func (i *inbox) Gone(node uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.gone == nil {
+		i.gone = map[uint64]int{}
+	}
+	i.gone[node]++
+}
+
+// isGone returns how often a node was said to be gone.
+func (i *inbox) isGone(node uint64) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.gone[node]
 }
 
 func (i *inbox) all() []*pb.Message {

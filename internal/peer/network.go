@@ -67,6 +67,9 @@ type Event struct {
 type Receiver interface {
 	// Deliver does not block. It takes ownership of the message, or drops it and returns false.
 	Deliver(*pb.Message) bool
+	// Gone says that the process of a node seems to have ended: a stream to it has ended, and
+	// another one was refused. It does not block. Both lanes may say so.
+	Gone(node uint64)
 }
 
 // Network carries the messages of a node. Safe for concurrent use.
@@ -349,6 +352,13 @@ func (n *Network) Send(messages []*pb.Message) {
 		default:
 			to.small.queue.put(m)
 		}
+	}
+}
+
+// gone tells that the process of a node seems to have ended.
+func (n *Network) gone(node uint64) {
+	if r := n.receiver.Load(); r != nil {
+		(*r).Gone(node)
 	}
 }
 

@@ -107,6 +107,39 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// A node is said to be gone when a stream to it has ended and another one is refused, and not when
+// another one can be made at once, nor when there never was one.
+func TestANodeThatIsGone(t *testing.T) {
+	n1, n2, to1, to2, p := pair(t, nil)
+	addresses := map[uint64]string{1: n1.Addr(), 2: p.addr(), 3: "127.0.0.1:1"}
+	require.NoError(t, n1.SetMembers(addresses))
+	n2.Close()
+	testwait.Until(t, func() bool { return to1.isGone(2) == 2 }, "both lanes say so")
+	testwait.Until(t, func() bool { return n1.Status()[1].Why != "" })
+
+	again := options(2)
+	again.Listen = n2.Addr()
+	n2 = start(t, again, to2)
+	require.NoError(t, n2.SetMembers(map[uint64]string{1: n1.Addr()}))
+	testwait.Until(t, func() bool { return n1.Status()[0].Connected })
+	streams := func() (n int) {
+		to2.mu.Lock()
+		defer to2.mu.Unlock()
+		return len(to2.messages)
+	}
+	for range 2 { // connections end, and others are made
+		p.setCut(true)
+		p.setCut(false)
+		have := streams()
+		testwait.Until(t, func() bool {
+			n1.Send([]*pb.Message{message(pb.MsgHeartbeat, 1, 2)})
+			return streams() > have
+		})
+	}
+	require.Zero(t, to1.isGone(3))
+	n1.Close()
+}
+
 // A node that calls another one is there: that one calls it at once, and not when its pause is over.
 func TestANodeThatCallsIsCalledAtOnce(t *testing.T) {
 	var r reports

@@ -204,6 +204,16 @@ func (l *Loop) Sent(node uint64, whole bool) {
 	_ = l.post(&call{begin: begin, ended: make(chan error, 1)})
 }
 
+// Gone says that the process of a node seems to have ended: see [Core.Gone]. It does not wait. If too
+// many calls wait it is lost, and a leader is missed by its silence alone.
+func (l *Loop) Gone(node uint64) {
+	begin := func(c *Core) error {
+		c.Gone(node)
+		return nil
+	}
+	_ = l.post(&call{begin: begin, ended: make(chan error, 1)})
+}
+
 // Install lets the log begin at the position of a checkpoint, as [Core.Install] does, and returns
 // when that is durable: the loop ends with ErrInstall. It reports false if the checkpoint is not
 // needed any more.

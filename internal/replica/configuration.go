@@ -384,6 +384,9 @@ func (c *Core) knowMembers() {
 
 // hear notes that a member has sent something.
 func (c *Core) hear(id uint64) {
+	if id == c.doubt.leader {
+		c.doubt = doubt{}
+	}
 	if _, member := c.heard[id]; member {
 		c.heard[id] = c.ticks + 1
 	}

@@ -107,6 +107,7 @@ type Core struct {
 
 	heard    map[uint64]uint64 // by member: one more than the tick of its last message; 0: none
 	changing Tenure            // in which a change was proposed that is not applied; zero: none
+	doubt    doubt             // about the leader
 
 	proposals proposals
 	reads     reads
@@ -172,6 +173,7 @@ func (c *Core) Status() Status {
 // Tick says that a tick has passed.
 func (c *Core) Tick() {
 	c.ticks++
+	c.pursue()
 	c.guard(func() error { c.node.Tick(); return nil })
 	c.loseOffers()
 	if c.err == nil && c.ticks == c.lastWrite+markTicks {

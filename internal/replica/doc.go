@@ -92,6 +92,36 @@
 // entries that it acknowledged. The commit index is not synced by
 // itself; it is at least the index of the Position.
 //
+// # A leader that is missed
+//
+// A follower that has heard nothing of its leader for 10 ticks, and up to 10 more at random, asks for
+// votes. With two followers the first one does so after 12.9 ticks in the mean, of which the last
+// message and the first tick take half a tick each at most; the votes and the first entry of the new
+// term need three messages there and back, and two syncs. So a leader that is silent is replaced in 1
+// to 2 seconds, most of which is that silence.
+//
+// A shorter time was not chosen. A leader is silent while it waits for its disk or for a processor, and
+// a second of that is common: etcd too waits for one (its ticks are as here), and so does Consul. A
+// leader that is replaced because it was slow makes a slow group slower.
+//
+// But if only the process of the leader has ended, its machine says so at once: it closes the
+// connections and refuses new ones. The network tells that ([Core.Gone]), and a follower that then
+// hears nothing for 2 ticks, in each of which a leader sends a heartbeat, forgets the leader. It
+// grants votes from then on, and asks for them itself when it is its turn: in the third tick if its id
+// is the lowest, and 2 ticks later for each voter before it, so that the votes are not split. So such
+// a leader is replaced in three to four tenths of a second, and nothing is waited for at random.
+//
+//   - Nothing depends on whether the hint is true. Any node may ask for votes at any time; the
+//     votes, the terms and the logs decide, and reads are confirmed by a majority, not by a lease.
+//   - It disturbs no leader that a majority hears. A follower that still hears it, or heard of it
+//     within 10 ticks and had no hint, ignores the request for a preliminary vote (PreVote and
+//     CheckQuorum: raft.go, inLease), so one follower alone changes no term. Hence the follower
+//     that is asked has to forget the leader too: to ask sooner would not be enough. RawNode.ForgetLeader
+//     is made for that.
+//   - A connection that is cut and made again gives no hint, and a heartbeat takes a hint back.
+//   - A hint is used once. If no leader follows from it, silence counts as before.
+//   - A machine that loses power or its network refuses nothing. Then silence alone tells.
+//
 // # Configuration
 //
 // The voters elect leaders and commit entries; a learner gets all entries and does neither. A

@@ -83,6 +83,7 @@ type counts struct {
 	Lost, Repeated, Compactions, Replaced, Paused, Cuts, RefusedMessages, Queued int
 	Configurations, Changes, RefusedChanges, Left, Removed                       int
 	Offers, Fetched, CutTransfers, Installed                                     int
+	Doubts, Forgotten                                                            int
 }
 
 func (c *counts) all() []*int {
@@ -90,7 +91,7 @@ func (c *counts) all() []*int {
 		&c.Leaders, &c.Tenures, &c.Transfers, &c.Crashes, &c.CrashesInTurn, &c.Faults, &c.Damaged, &c.Stale,
 		&c.Lost, &c.Repeated, &c.Compactions, &c.Replaced, &c.Paused, &c.Cuts, &c.RefusedMessages, &c.Queued, &c.Configurations,
 		&c.Changes, &c.RefusedChanges, &c.Left, &c.Removed,
-		&c.Offers, &c.Fetched, &c.CutTransfers, &c.Installed}
+		&c.Offers, &c.Fetched, &c.CutTransfers, &c.Installed, &c.Doubts, &c.Forgotten}
 }
 
 func (c *counts) add(o counts) {
@@ -579,7 +580,7 @@ func (w *world) step() {
 	case n == nil:
 	case draw < 660:
 		for range 1 + w.rng.IntN(3) {
-			n.core.Tick()
+			n.tick()
 		}
 		n.dirty = true
 	case draw < 670: // as long as an election timeout
@@ -611,6 +612,8 @@ func (w *world) step() {
 		}
 	case draw < 930:
 		n.transfer()
+	case draw < 940:
+		w.doubt(n.core.role.Lead)
 	default:
 		n.process()
 	}
@@ -620,6 +623,27 @@ func (w *world) step() {
 				n.process()
 			}
 		}
+	}
+}
+
+// doubt tells some nodes that the process of a node has ended, be it so or not.
+func (w *world) doubt(id uint64) {
+	for _, n := range w.nodes {
+		if n.core != nil && !n.paused && w.chance(80) {
+			n.core.Gone(id)
+			if n.core.doubt != (doubt{}) {
+				w.counts.Doubts++
+			}
+		}
+	}
+}
+
+// tick lets a tick pass for a node.
+func (n *simNode) tick() {
+	before := n.core.Status().Leader
+	n.core.Tick()
+	if now := n.core.Status(); n.core.Err() == nil && before != 0 && now.Leader == 0 && !now.Campaigns {
+		n.w.counts.Forgotten++
 	}
 }
 
@@ -716,6 +740,7 @@ func (w *world) disturb() {
 		w.note("node %d crashes", n.id)
 		w.counts.Crashes++
 		n.crash()
+		w.doubt(n.id)
 	case 2:
 		if n.core == nil {
 			w.restart(n)

@@ -225,6 +225,13 @@ func (l *Log) Deliver(m *pb.Message) bool {
 	return loop != nil && loop.Deliver(m)
 }
 
+// Gone says that the process of another node seems to have ended: see replica.Core.Gone.
+func (l *Log) Gone(node uint64) {
+	if loop := l.running(); loop != nil {
+		loop.Gone(node)
+	}
+}
+
 // Status describes the node's part in the group. The log has been started.
 func (l *Log) Status() replica.Status { return l.running().Status() }
 
