@@ -60,13 +60,16 @@ type Error struct {
 	Key         []byte        // of reason.ConditionFailed and reason.Conflict; nil: not known
 	RequestID   string        // the error is reported under; empty: it is not
 	Size, Limit int64         // of a request that is too long, in bytes; 0: not known
-	// Cause tells apart errors of one Reason: which limit, of reason.Overloaded, and
-	// CauseOpening.
+	// Cause tells apart errors of one Reason: which limit, of reason.Overloaded, CauseOpening and
+	// CauseElsewhere.
 	Cause string
 }
 
 // CauseOpening of reason.VersionGone: the store was opened since.
 const CauseOpening = "opening"
+
+// CauseElsewhere of reason.NotLeader: it is known which other node leads.
+const CauseElsewhere = "elsewhere"
 
 func (e *Error) Error() string { return e.Message }
 
@@ -233,6 +236,9 @@ func (s *Server) Failure(m *Method, err error) *Error {
 	case reason.NotLeader:
 		if why, ok := errors.AsType[*kv.NotLeaderError](err); ok {
 			f.Message = why.Error() + "; nothing was done"
+			if why.Leader != 0 {
+				f.Cause = CauseElsewhere
+			}
 		}
 		return f
 	case reason.ReadOnly:

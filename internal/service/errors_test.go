@@ -125,6 +125,18 @@ func TestWhatATransactionMetIsNamed(t *testing.T) {
 	}
 }
 
+// A node that does not lead says whether it knows which one does.
+func TestARefusalSaysWhetherALeaderIsKnown(t *testing.T) {
+	for leader, want := range map[uint64]map[string]string{0: nil, 2: {"cause": "elsewhere"}} {
+		store := servicetest.New(kv.DefaultLimits)
+		store.OnApply = func(context.Context, *kv.WriteBatch) error { return &kv.NotLeaderError{Leader: leader} }
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
+		_, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{put("k", "v")}})
+		info, _ := requireFailure(t, err, codes.FailedPrecondition, "NOT_LEADER")
+		assert.Equal(t, want, info.Metadata)
+	}
+}
+
 func TestDoubtSaysWhy(t *testing.T) {
 	for want, cause := range map[string]error{
 		"time ran out; the write may or may not have happened":                        context.DeadlineExceeded,

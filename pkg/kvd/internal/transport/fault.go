@@ -31,6 +31,8 @@ type fault struct {
 	never bool
 	// transient says that another attempt may succeed.
 	transient bool
+	// elsewhere says that another node of the cluster leads, as far as the one that refused knows.
+	elsewhere bool
 }
 
 // reasons has the meaning of each reason of the protocol.
@@ -139,6 +141,7 @@ func faultOfStatus(err error) *fault {
 // it leads, and no node that leads later commits what was read before.
 func (f *fault) because(cause string) {
 	f.never = f.never || f.reason == kvdpb.ReasonVersionGone && cause == kvdpb.CauseOpening
+	f.elsewhere = f.elsewhere || f.reason == kvdpb.ReasonNotLeader && cause == kvdpb.CauseElsewhere
 }
 
 // refusal is the answer of a server that refuses a connection for raw frames.

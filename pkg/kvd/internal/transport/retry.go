@@ -31,7 +31,9 @@ const (
 func (c *Network) maxAttempts() int { return maxAttempts + c.endpoints - 1 }
 
 // A call that nodes of a cluster refuse because they do not lead waits for a leader: a cluster takes
-// one or two seconds to choose another one.
+// up to two seconds to choose another one. If the node that refuses knows which one leads, another
+// endpoint is asked at once: each of them once, since what that node knows may be about a leader that
+// has just ended.
 const (
 	// leaderAttempts bounds the attempts. With the waits they last some five seconds.
 	leaderAttempts = 48
@@ -125,6 +127,9 @@ type attempts struct {
 	via      *frameConn // that brought the answer of the last attempt, nil if none did
 	timer    callTimer  // of a call that is timed
 	cluster  bool       // a node refused the call because another one leads
+	// direct counts the attempts since the last wait that were made at once because another endpoint
+	// leads, and directs all of them.
+	direct, directs int
 
 	// Of a write. A write without a request id is not tried again once it is in doubt.
 	write     bool
@@ -246,11 +251,18 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	if errors.Is(f.err, backend.ErrUnavailable) {
 		a.client.moveOn(a.conn)
 	}
-	if !f.transient || a.doubt && !a.requestID.given() || a.n >= most {
+	if !f.transient || a.doubt && !a.requestID.given() || a.n-a.directs >= most {
 		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}
 	wait = f.retryAfter + rand.N(min(backoffBase<<min(a.n, maxDoublings), longest))
+	if f.elsewhere && a.direct < a.client.endpoints-1 {
+		wait = f.retryAfter
+		a.direct++
+		a.directs++
+	} else {
+		a.direct = 0
+	}
 	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.client.budget.spend() {
 		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)

@@ -33,7 +33,7 @@ const (
 const (
 	MetadataVersion   = "version"    // with KEY_NOT_FOUND: the version read at; with CONDITION_FAILED: the version found
 	MetadataKey       = "key"        // with CONDITION_FAILED and CONFLICT: the key, quoted as in Go
-	MetadataCause     = "cause"      // with OVERLOADED: what was full; with VERSION_GONE: CauseOpening, or none
+	MetadataCause     = "cause"      // with OVERLOADED: what was full; with VERSION_GONE: CauseOpening, or none; with NOT_LEADER: CauseElsewhere, or none
 	MetadataSize      = "size"       // with TOO_LARGE, if a whole message is: its bytes
 	MetadataLimit     = "limit"      // likewise: the most that a message may have
 	MetadataRequestID = "request_id" // with INTERNAL and CORRUPTION: identifies the error in the server's log
@@ -43,6 +43,10 @@ const (
 // was opened, or in another copy of it. No attempt at the same commit was applied, nor
 // will one be.
 const CauseOpening = "opening"
+
+// CauseElsewhere is the cause of NOT_LEADER if the server knows which node leads: one of the other
+// nodes takes the write, most likely at once.
+const CauseElsewhere = "elsewhere"
 
 // Names of the health services, in addition to KVService_ServiceDesc.ServiceName and
 // "".

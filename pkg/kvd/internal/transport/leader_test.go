@@ -1,0 +1,52 @@
+package transport
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// A write that is refused because another node leads is tried at each other endpoint at once, and then
+// after a wait. What was tried at once does not make the search for a leader shorter.
+func TestTheOtherEndpointsAreAskedForTheLeaderAtOnce(t *testing.T) {
+	refused := func(cause string) *fault {
+		f := &fault{err: backend.ErrReadOnly, reason: kvdpb.ReasonNotLeader, undone: true}
+		f.because(cause)
+		return f
+	}
+	c := &Network{budget: newRetryBudget(), endpoints: 3}
+	a := c.attempts(t.Context())
+	waits, waited := 0, time.Duration(0)
+	for i := range 3 * leaderAttempts {
+		wait, err := a.next(refused(kvdpb.CauseElsewhere))
+		if err != nil {
+			require.Equal(t, 3*leaderAttempts-3, i)
+			break
+		}
+		if i%3 < 2 {
+			require.Zero(t, wait, "attempt %d", i)
+		} else {
+			waits++
+			waited += wait
+		}
+	}
+	require.Equal(t, leaderAttempts-1, waits)
+	require.Positive(t, waited)
+
+	a, waited = c.attempts(t.Context()), 0
+	for range 5 {
+		wait, err := a.next(refused(""))
+		require.NoError(t, err)
+		waited += wait
+	}
+	require.Positive(t, waited, "those nodes know no leader")
+	require.Zero(t, a.directs)
+	alone := &Network{budget: newRetryBudget(), endpoints: 1}
+	a = alone.attempts(t.Context())
+	_, err := a.next(refused(kvdpb.CauseElsewhere))
+	require.ErrorIs(t, err, backend.ErrReadOnly, "no other endpoint is known")
+}
