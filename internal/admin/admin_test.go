@@ -78,8 +78,9 @@ func sample() *Source {
 func sampleMember() Member {
 	m := Member{
 		Role: "leader", Leader: 1, Term: 60, Last: 70, Committed: 65, Applied: 64, Lags: map[uint64]uint64{2: 20, 3: 70},
-		Proposals: map[string]uint64{"committed": 71, "dropped": 72, "uncertain": 73},
-		Elections: 74, LeaderChanges: 75, Tenures: 76, Refused: 87,
+		NeedCheckpoints: map[uint64]bool{2: false, 3: true},
+		Proposals:       map[string]uint64{"committed": 71, "dropped": 72, "uncertain": 73},
+		Elections:       74, LeaderChanges: 75, Tenures: 76, Refused: 87,
 		HandOvers:   map[string]uint64{"slow_disk": 94, "full_disk": 95},
 		Comparisons: map[string]uint64{"same": 90, "differ": 91}, Compared: time.Unix(92, 0), ComparedVersion: 93,
 		Peers: []Peer{{
@@ -97,6 +98,7 @@ func TestANodeWithoutALeaderAndNoNode(t *testing.T) {
 	assert.Contains(t, page, "kvd_cluster_role{role=\"candidate\"} 1")
 	assert.NotContains(t, page, "\nkvd_cluster_leader{")
 	assert.NotContains(t, page, "\nkvd_cluster_follower_lag_entries{")
+	assert.NotContains(t, page, "\nkvd_cluster_follower_needs_checkpoint{")
 	s.Member = func() (Member, bool) { return Member{}, false }
 	_, page = get(t, s, "/metrics")
 	assert.NotContains(t, page, "kvd_cluster_")
@@ -248,6 +250,7 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 		`kvd_cluster_role{role="leader"} 1`, `kvd_cluster_role{role="candidate"} 0`, `kvd_cluster_leader{node="1"} 1`, "kvd_cluster_term 60",
 		"kvd_cluster_last_index 70", "kvd_cluster_committed_index 65", "kvd_cluster_applied_index 64",
 		`kvd_cluster_follower_lag_entries{node="2"} 20`, `kvd_cluster_follower_lag_entries{node="3"} 70`,
+		`kvd_cluster_follower_needs_checkpoint{node="2"} 0`, `kvd_cluster_follower_needs_checkpoint{node="3"} 1`,
 		`kvd_cluster_round_reads_bucket{le="4"} 1`, "kvd_cluster_round_reads_sum 3",
 		`kvd_cluster_proposals_total{outcome="committed"} 71`, `kvd_cluster_proposals_total{outcome="dropped"} 72`, `kvd_cluster_proposals_total{outcome="uncertain"} 73`,
 		"kvd_cluster_elections_total 74", "kvd_cluster_leader_changes_total 75", "kvd_cluster_tenures_total 76", "kvd_cluster_calls_refused_total 87",

@@ -17,6 +17,9 @@ type Member struct {
 	Last, Committed, Applied uint64
 	// Lags are the entries that each other node has not acknowledged. Only the leader knows.
 	Lags map[uint64]uint64
+	// NeedCheckpoints says of each other node whether it lacks entries that the log has given up, so
+	// that it gets a copy of the store. Only the leader knows.
+	NeedCheckpoints map[uint64]bool
 
 	Rounds    histogram.PowerCounts // by the reads that shared one
 	Proposals map[string]uint64     // by outcome
@@ -61,6 +64,7 @@ var (
 	memberCommitted = describe("kvd_cluster_committed_index", "Index up to which this node knows the log to be committed.")
 	memberApplied   = describe("kvd_cluster_applied_index", "Index up to which this node has applied the log.")
 	memberLag       = describe("kvd_cluster_follower_lag_entries", "Entries of the log that another node has not acknowledged; on the leader alone.", "node")
+	memberBehind    = describe("kvd_cluster_follower_needs_checkpoint", "1 while another node lacks entries that the log has given up, and gets a copy of the store; on the leader alone.", "node")
 	memberRounds    = describe("kvd_cluster_round_reads", "Rounds that confirmed reads with the leader, by the reads that shared them.")
 	memberProposals = describe("kvd_cluster_proposals_total", "Records that this node proposed as the leader, by outcome; of uncertain ones a later leader decides.", "outcome")
 	memberElections = describe("kvd_cluster_elections_total", "Times that this node began to ask for votes.")
@@ -94,6 +98,9 @@ func (s sink) member(m *Member) {
 	s.number(memberApplied, float64(m.Applied))
 	for node, lag := range m.Lags {
 		s.number(memberLag, float64(lag), nodeLabel(node))
+	}
+	for node, needs := range m.NeedCheckpoints {
+		s.flag(memberBehind, needs, nodeLabel(node))
 	}
 	s.powers(memberRounds, &m.Rounds, 1, 0, 16)
 	for outcome, n := range m.Proposals {

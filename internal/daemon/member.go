@@ -189,7 +189,8 @@ func (c *clusterNode) member() (admin.Member, bool) {
 	status, counts, members := c.log.Status(), c.log.Counts(), c.log.Members()
 	m := admin.Member{
 		Role: roleOf(c.node, &status, members), Leader: status.Leader, Term: status.Term,
-		Last: status.Last, Committed: status.Committed, Applied: status.Applied.Index, Lags: map[uint64]uint64{}, Rounds: counts.Rounds,
+		Last: status.Last, Committed: status.Committed, Applied: status.Applied.Index, Rounds: counts.Rounds,
+		Lags: map[uint64]uint64{}, NeedCheckpoints: map[uint64]bool{},
 		Proposals: map[string]uint64{
 			replica.Committed.String(): counts.Committed, replica.Dropped.String(): counts.Dropped, replica.Uncertain.String(): counts.Uncertain,
 		},
@@ -202,6 +203,7 @@ func (c *clusterNode) member() (admin.Member, bool) {
 	for _, other := range members {
 		if status.Leading && other.ID != c.node {
 			m.Lags[other.ID] = status.Last - min(other.Match, status.Last)
+			m.NeedCheckpoints[other.ID] = other.NeedsCheckpoint
 		}
 	}
 	for _, p := range c.network.Status() {

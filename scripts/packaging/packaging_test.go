@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -164,6 +166,7 @@ var metric = regexp.MustCompile(`\bkvd_[a-z_]+\b`)
 
 func TestEveryMetricExists(t *testing.T) {
 	exposed := metricsOfAServer(t)
+	maps.Copy(exposed, metricsOfANode(t))
 	var dashboard any
 	require.NoError(t, json.Unmarshal([]byte(read(t, "grafana/kvd.json")), &dashboard))
 	found := 0
@@ -246,17 +249,58 @@ func metricsOfAServer(t *testing.T) map[string]bool {
 	require.NoError(t, err)
 	require.NoError(t, db.Put(t.Context(), []byte("k"), nil))
 	require.NoError(t, db.Close())
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at[1]+"/metrics", http.NoBody)
+	names := scrape(t, at[1], prometheus)
+	stop()
+	require.NoError(t, <-ended)
+	return names
+}
+
+// metricsOfANode returns the names of the series of the only voter of a cluster, which leads, and to
+// which a node was added that is not there.
+func metricsOfANode(t *testing.T) (names map[string]bool) {
+	t.Helper()
+	c := daemon.DefaultConfig()
+	c.Data, c.Listen, c.Admin = "data", "127.0.0.1:0", "127.0.0.1:0"
+	c.Memory, c.FS, c.Log = 64<<20, vfs.NewMem(), zap.NewNop()
+	c.Cluster, c.ClusterListen = true, "127.0.0.1:0"
+	node := descriptor.Node{Cluster: descriptor.NewID(), Node: 1, Members: map[uint64]string{1: "127.0.0.1:1"}}
+	_, err := daemon.InitNode(c.FS, c.Data, node, 2)
 	require.NoError(t, err)
-	request.Header.Set("Authorization", "Bearer "+prometheus)
+	ctx, stop := context.WithCancel(t.Context())
+	ended, ready := make(chan error, 1), make(chan [2]string, 1)
+	go func() {
+		ended <- daemon.Run(ctx, c, func(listen, admin net.Addr) { ready <- [2]string{listen.String(), admin.String()} })
+		close(ready)
+	}()
+	at := <-ready
+	db, err := kvd.Open(at[0], kvd.WithTimeout(testwait.Left()))
+	require.NoError(t, err)
+	_, err = db.AddNode(t.Context(), "127.0.0.1:2", 0)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	testwait.Until(t, func() bool {
+		names = scrape(t, at[1], "")
+		return names["kvd_cluster_follower_lag_entries"] && names["kvd_cluster_peer_connected"]
+	}, "the metrics have the node that was added")
+	stop()
+	require.NoError(t, <-ended)
+	return names
+}
+
+// scrape returns the names of the series at an admin address.
+func scrape(t *testing.T, at, token string) map[string]bool {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at+"/metrics", http.NoBody)
+	require.NoError(t, err)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
 	response, err := client.Do(request)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	page, err := io.ReadAll(response.Body)
 	require.NoError(t, errors.Join(err, response.Body.Close()))
-	stop()
-	require.NoError(t, <-ended)
 	names := map[string]bool{}
 	for line := range strings.Lines(string(page)) {
 		words := strings.Fields(line)
