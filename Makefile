@@ -58,7 +58,7 @@ bench-service: ## kvd as a service beside Redis, etcd and memcached, and which g
 bench-cluster: ## three kvd nodes beside three of etcd and one kvd node, and which goals are reached
 	./scripts/bench-service.sh --rows cluster
 
-nemesis: ## three or five real nodes that are killed, paused and cut off under load, for NEMESIS (default 10m)
+nemesis: ## three or five real nodes that are killed, paused, cut off and replaced under load, for NEMESIS (default 10m)
 	./scripts/nemesis.sh
 
 bench-postgres: ## batched reads of PostgreSQL, and the same reads of kvd; LONG=1 has the full table

@@ -1,14 +1,20 @@
 #!/usr/bin/env bash
 # Disturbs a cluster of real processes under load: kills, pauses, stops and cuts nodes off
-# from each other, in an arbitrary order, and compares every answer with what a single store
-# could have given. Prints counts, and how long no write was acknowledged after each fault that
-# costs the leader.
+# from each other, adds, replaces and removes nodes, transfers the leadership and, as root,
+# fills the disk of one node, which is a loop image; in an arbitrary order. Compares every
+# answer with what a single store could have given. Prints counts, and how long no write was
+# acknowledged after each fault that costs the leader.
 #
 #   NEMESIS=30m NEMESIS_NODES=5 scripts/nemesis.sh
+#   NEMESIS=2m NEMESIS_FAULTS="the leader" scripts/nemesis.sh    only faults with this in their names
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export NEMESIS=${NEMESIS:-10m} NEMESIS_NODES=${NEMESIS_NODES:-3}
 
+. scripts/loop-disk.sh
+if try_loop_disk "nemesis: a full disk" "${NEMESIS_DISK_SIZE:-1536M}" -m 0 -- fallocate; then
+	export NEMESIS_DISK=$work/disk
+fi
 echo "nemesis: $NEMESIS_NODES nodes, for $NEMESIS"
 go test -count=1 -timeout 12h -v -run 'TestNemesis|TestAPausedLeader' ./internal/torture | grep -vE '^(=== |PASS)'

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,24 +27,21 @@ import (
 // link from that node carries it.
 type door struct {
 	listener net.Listener
-	links    map[int]*link // by the id of the node that calls
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
-	target string // empty: the node has not been started
+	links  map[int]*link // by the id of the node that calls
+	target string        // empty: the node has not been started
 	ended  bool
 	conns  map[net.Conn]struct{}
 }
 
-// newDoor returns a door to a node, for connections of the nodes with these ids.
-func newDoor(t *testing.T, from ...int) *door {
+// newDoor returns a door to a node.
+func newDoor(t *testing.T) *door {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	d := &door{listener: listener, links: map[int]*link{}, conns: map[net.Conn]struct{}{}}
-	for _, id := range from {
-		d.links[id] = &link{changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
-	}
 	d.running.Go(d.accept)
 	t.Cleanup(d.close)
 	return d
@@ -50,7 +49,7 @@ func newDoor(t *testing.T, from ...int) *door {
 
 func (d *door) close() {
 	_ = d.listener.Close()
-	for _, l := range d.links {
+	for _, l := range d.all() {
 		l.set(refuses)
 	}
 	d.mu.Lock()
@@ -60,6 +59,25 @@ func (d *door) close() {
 	}
 	d.mu.Unlock()
 	d.running.Wait()
+}
+
+// link returns the link from a node.
+func (d *door) link(from int) *link {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.links[from]
+	if l == nil {
+		l = &link{changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+		d.links[from] = l
+	}
+	return l
+}
+
+// all returns the links from nodes that have called, or were cut off.
+func (d *door) all() []*link {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Values(d.links))
 }
 
 func (d *door) addr() string { return d.listener.Addr().String() }
@@ -172,10 +190,7 @@ func helloOf(headers *http2.MetaHeadersFrame) int {
 
 // from gives the connection to the link from a node.
 func (c *carried) from(id int) {
-	l := c.door.links[id]
-	if l == nil {
-		return
-	}
+	l := c.door.link(id)
 	c.mu.Lock()
 	c.link = l
 	c.mu.Unlock()
@@ -269,7 +284,7 @@ func (l *link) passes() bool {
 
 // A door knows by the Hello which node calls, and its link holds or ends that connection alone.
 func TestALinkHoldsAndRefuses(t *testing.T) {
-	d := newDoor(t, 1, 2)
+	d := newDoor(t)
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
@@ -292,7 +307,7 @@ func TestALinkHoldsAndRefuses(t *testing.T) {
 		_, err = io.CopyN(io.Discard, far, int64(sent.Len()))
 		require.NoError(t, err)
 		testwait.Until(t, func() bool {
-			l := d.links[int(from)]
+			l := d.link(int(from))
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return len(l.conns) > 0
@@ -309,12 +324,12 @@ func TestALinkHoldsAndRefuses(t *testing.T) {
 	one, farOne := call(1)
 	two, farTwo := call(2)
 	send(one, farOne, "a")
-	d.links[1].set(holds)
+	d.link(1).set(holds)
 	send(one, nil, "b")
 	send(two, farTwo, "c")
-	d.links[1].set(carries)
+	d.link(1).set(carries)
 	read(t, farOne, "b")
-	d.links[1].set(refuses)
+	d.link(1).set(refuses)
 	_, err = one.Read(make([]byte, 1))
 	require.Error(t, err)
 	send(two, farTwo, "d")

@@ -23,10 +23,12 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// chosenFaults are those whose name contains NEMESIS_FAULTS.
+// chosenFaults are those whose name contains NEMESIS_FAULTS, and which are possible here.
 func chosenFaults(t *testing.T) []fault {
 	t.Helper()
-	chosen := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return !strings.Contains(f.name, os.Getenv("NEMESIS_FAULTS")) })
+	chosen := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
+		return !strings.Contains(f.name, os.Getenv("NEMESIS_FAULTS")) || f.disk && os.Getenv("NEMESIS_DISK") == ""
+	})
 	require.NotEmpty(t, chosen, "NEMESIS_FAULTS")
 	return chosen
 }
@@ -52,8 +54,9 @@ func nemesisSettings(t *testing.T) (lasts time.Duration, size int) {
 // trial is one run of a cluster under faults.
 type trial struct {
 	*nodes
-	load *load
-	rng  *rand.Rand
+	load     *load
+	rng      *rand.Rand
+	operator *kvd.Client
 
 	// By name of the fault.
 	done    map[string]int
@@ -67,16 +70,18 @@ type fault struct {
 	do   func(*trial)
 	// lull says that the cluster is expected to choose another leader and go on meanwhile.
 	lull bool
+	// disk says that a node needs a small file system of its own: see nemesis_disk_test.go.
+	disk bool
 }
 
 var faults = []fault{
-	{"kill the leader", func(r *trial) { r.whileKilled(r.leader()) }, true},
-	{"kill a follower", func(r *trial) { r.whileKilled(r.follower()) }, false},
-	{"kill a majority", func(r *trial) { r.killAndStart(r.majority()...) }, false},
-	{"kill all", func(r *trial) { r.killAndStart(r.all...) }, false},
-	{"pause the leader", func(r *trial) { r.whilePaused(r.leader()) }, true},
-	{"pause a follower", func(r *trial) { r.whilePaused(r.follower()) }, false},
-	{"pause a majority", func(r *trial) {
+	{name: "kill the leader", do: func(r *trial) { r.whileKilled(r.leader()) }, lull: true},
+	{name: "kill a follower", do: func(r *trial) { r.whileKilled(r.follower()) }},
+	{name: "kill a majority", do: func(r *trial) { r.killAndStart(r.majority()...) }},
+	{name: "kill all", do: func(r *trial) { r.killAndStart(r.all...) }},
+	{name: "pause the leader", do: func(r *trial) { r.whilePaused(r.leader()) }, lull: true},
+	{name: "pause a follower", do: func(r *trial) { r.whilePaused(r.follower()) }},
+	{name: "pause a majority", do: func(r *trial) {
 		paused := r.majority()
 		for _, n := range paused {
 			r.pause(n)
@@ -85,40 +90,40 @@ var faults = []fault{
 		for _, n := range paused {
 			r.resume(n)
 		}
-	}, false},
-	{"cut the leader off", func(r *trial) { r.isolate(r.leader(), r.kindOfCut()); r.advance() }, true},
-	{"cut a follower off", func(r *trial) { r.isolate(r.follower(), r.kindOfCut()); r.advance() }, false},
-	{"cut the leader from a follower", func(r *trial) {
+	}},
+	{name: "cut the leader off", do: func(r *trial) { r.isolate(r.leader(), r.kindOfCut()); r.advance() }, lull: true},
+	{name: "cut a follower off", do: func(r *trial) { r.isolate(r.follower(), r.kindOfCut()); r.advance() }},
+	{name: "cut the leader from a follower", do: func(r *trial) {
 		leader := r.leader()
 		r.cut(leader, r.oneOf(r.others(leader)), true, r.kindOfCut())
 		r.advance()
-	}, false},
-	{"a follower hears the leader, and is not heard", func(r *trial) {
+	}},
+	{name: "a follower hears the leader, and is not heard", do: func(r *trial) {
 		leader := r.leader()
 		r.cut(r.oneOf(r.others(leader)), leader, false, r.kindOfCut())
 		r.advance()
-	}, false},
-	{"the leader hears the others, and is not heard", func(r *trial) {
+	}},
+	{name: "the leader hears the others, and is not heard", do: func(r *trial) {
 		leader, kind := r.leader(), r.kindOfCut()
 		for _, other := range r.others(leader) {
 			r.cut(leader, other, false, kind)
 		}
 		r.advance()
-	}, true},
-	{"the others hear the leader, and are not heard", func(r *trial) {
+	}, lull: true},
+	{name: "the others hear the leader, and are not heard", do: func(r *trial) {
 		leader, kind := r.leader(), r.kindOfCut()
 		for _, other := range r.others(leader) {
 			r.cut(other, leader, false, kind)
 		}
 		r.advance()
-	}, true},
-	{"cut all from each other", func(r *trial) {
+	}, lull: true},
+	{name: "cut all from each other", do: func(r *trial) {
 		for _, n := range r.all {
 			r.isolate(n, r.kindOfCut())
 		}
 		r.sometime(3 * time.Second)
-	}, false},
-	{"stop the leader", func(r *trial) { // as for an upgrade: another node leads first
+	}},
+	{name: "stop the leader", do: func(r *trial) { // as for an upgrade: another node leads first
 		leader := r.leader()
 		r.stop(leader)
 		if said := notHandedOver.FindString(r.ended[len(r.ended)-1]); said != "" {
@@ -127,8 +132,8 @@ var faults = []fault{
 		}
 		r.advance()
 		r.start(leader)
-	}, true},
-	{"kill and start again and again", func(r *trial) {
+	}, lull: true},
+	{name: "kill and start again and again", do: func(r *trial) {
 		for range 2 * len(r.all) {
 			n := r.oneOf(r.all)
 			r.sometime(300 * time.Millisecond)
@@ -136,16 +141,21 @@ var faults = []fault{
 			r.sometime(100 * time.Millisecond)
 			r.start(n)
 		}
-	}, false},
-	{"start a node without its data", func(r *trial) { r.whileWiped(r.follower()) }, false},
-	{"flip a bit in the log of a node", func(r *trial) { r.whileFlipped(r.follower()) }, false},
-	{"kill a node that is cut off", func(r *trial) {
+	}},
+	{name: "start a node without its data", do: func(r *trial) { r.whileWiped(r.follower()) }},
+	{name: "flip a bit in the log of a node", do: func(r *trial) { r.whileFlipped(r.follower()) }},
+	{name: "kill a node that is cut off", do: func(r *trial) {
 		n := r.oneOf(r.all)
 		r.isolate(n, r.kindOfCut())
 		r.sometime(time.Second)
 		r.killAndStart(n)
 		r.advance()
-	}, false},
+	}},
+	{name: "transfer the leadership", do: (*trial).transfer, lull: true},
+	{name: "add a node, and remove it", do: (*trial).whileJoined},
+	{name: "replace a node that has lost its data", do: func(r *trial) { r.replace(r.follower()) }},
+	{name: "replace the leader, which has lost its data", do: func(r *trial) { r.replace(r.leader()) }, lull: true},
+	{name: "fill the disk of a node", do: (*trial).whileFull, disk: true},
 }
 
 var notHandedOver = regexp.MustCompile(`.*the leadership was not handed over.*`)
@@ -255,7 +265,7 @@ func TestNemesis(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d, %d nodes", seed, size)
 	r := &trial{
-		nodes: makeNodes(t, size, "--memory", "64MiB", "--flush-keys", "2000"),
+		nodes: makeNodes(t, size, "--memory", "64MiB", "--flush-keys", "2000", "--low-disk", lowDisk),
 		rng:   rand.New(rand.NewPCG(seed, 0)), done: map[string]int{}, unknown: map[string]int{}, lulls: map[string][]time.Duration{},
 	}
 	r.start(r.all...)
@@ -263,6 +273,7 @@ func TestNemesis(t *testing.T) {
 	if lasts > 0 {
 		users, pause = 16, 5*time.Millisecond
 	}
+	r.operator = r.open(t, r.all, kvd.WithTimeout(testwait.Left()))
 	r.load = beginLoad(t, r.nodes, users, pause, seed)
 	begun := time.Now()
 	for round := 0; round == 0 || time.Since(begun) < lasts; round++ {
@@ -280,6 +291,7 @@ func TestNemesis(t *testing.T) {
 	require.NoError(t, db.Close())
 	r.agree()
 	r.load.close()
+	require.NoError(t, r.operator.Close())
 	r.stop(r.others(r.all[0])...)
 	r.stop(r.all[0])
 	r.print(took, report.String())

@@ -29,12 +29,13 @@ import (
 type nodes struct {
 	t     *testing.T
 	all   []*node
+	guest *node    // that has joined for a while; nil: none
 	flags []string // of kvd serve
 	ended []string // logs of lives that are over
 }
 
 type node struct {
-	id     int // from 1
+	id     int // from 1; another one when a new node has replaced it
 	dir    string
 	addr   atomic.Pointer[string] // of the newest life, for clients
 	door   *door                  // for the other nodes
@@ -46,13 +47,9 @@ type node struct {
 func makeNodes(t *testing.T, size int, flags ...string) *nodes {
 	t.Helper()
 	c := &nodes{t: t, flags: flags}
-	var ids []int
 	var members []string
 	for id := 1; id <= size; id++ {
-		ids = append(ids, id)
-	}
-	for id := 1; id <= size; id++ {
-		c.all = append(c.all, &node{id: id, dir: filepath.Join(t.TempDir(), fmt.Sprintf("node%d", id)), door: newDoor(t, ids...)})
+		c.all = append(c.all, &node{id: id, dir: filepath.Join(t.TempDir(), fmt.Sprintf("node%d", id)), door: newDoor(t)})
 		members = append(members, fmt.Sprintf("%d=%s", id, c.all[id-1].door.addr()))
 	}
 	for _, n := range c.all {
@@ -66,8 +63,8 @@ func makeNodes(t *testing.T, size int, flags ...string) *nodes {
 
 // clear kills what a failed test has left running.
 func (c *nodes) clear() {
-	for _, n := range c.all {
-		if n.server != nil {
+	for _, n := range append(c.all, c.guest) {
+		if n != nil && n.server != nil {
 			_ = n.server.cmd.Process.Kill()
 			_ = n.server.cmd.Wait()
 		}
@@ -135,9 +132,9 @@ func (c *nodes) resume(n *node) {
 
 // cut sets the links from one node to another, and back if both.
 func (c *nodes) cut(from, to *node, both bool, s linkState) {
-	to.door.links[from.id].set(s)
+	to.door.link(from.id).set(s)
 	if both {
-		from.door.links[to.id].set(s)
+		from.door.link(to.id).set(s)
 	}
 }
 
@@ -153,7 +150,7 @@ func (c *nodes) isolate(n *node, s linkState) {
 // heal makes all links carry.
 func (c *nodes) heal() {
 	for _, n := range c.all {
-		for _, l := range n.door.links {
+		for _, l := range n.door.all() {
 			l.set(carries)
 		}
 	}
