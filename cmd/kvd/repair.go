@@ -73,6 +73,8 @@ func (a *app) repairCommand() *cobra.Command {
 			"a server runs, kvd del can delete the keys that kvd scrub prints: they are absent\n" +
 			"then, and no more unreadable. The damaged table stays in the store until all of its\n" +
 			"keys are deleted.\n\n" +
+			"The store of a node of a cluster is not repaired: the other nodes have its data. Replace\n" +
+			"the node: kvd cluster join --replace.\n\n" +
 			"Exit codes: 0 nothing was lost; 64 DST or ASIDE is not empty, or SRC is no store; 65\n" +
 			"the new or repaired store is whole, but writes may be missing in it, or would be\n" +
 			"after --dry-run; also 65 if nothing was done, because a file of SRC is of a newer\n" +

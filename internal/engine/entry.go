@@ -52,6 +52,28 @@ func (e *entry) encode() []byte {
 	return append(b, e.payload...)
 }
 
+// LogRecord is a record of the log of a cluster, for tools.
+type LogRecord struct {
+	Kind  string    // "writes", "time" or "compare"
+	First kv.SeqNum // number of the first commit unit
+	Units uint32
+	// Writes are in the form of package record, and borrow the record; nil in other kinds.
+	Writes []byte
+	Time   uint64 // Unix milliseconds; 0 in other kinds
+}
+
+// DecodeLogRecord decodes a record of the log of a cluster.
+//
+// Errors: kv.ErrUnsupportedVersion, kv.ErrCorrupt.
+func DecodeLogRecord(b []byte) (LogRecord, error) {
+	e, err := decodeEntry(b)
+	if err != nil {
+		return LogRecord{}, err
+	}
+	kinds := map[entryKind]string{entryWrites: "writes", entryTime: "time", entryCompare: "compare"}
+	return LogRecord{Kind: kinds[e.kind], First: e.base, Units: e.units, Writes: e.payload, Time: e.time}, nil
+}
+
 // version returns the format version of entries of a kind.
 func (k entryKind) version() byte {
 	if k <= entryTime {

@@ -22,6 +22,22 @@ import (
 type DumpOptions struct {
 	// Values prints values whole; otherwise only the first bytes and the length.
 	Values bool
+	// Log prints a segment of the log of a node of a cluster; nil: Dump refuses it.
+	Log LogDump
+}
+
+// LogDump prints a segment of the log of a node of a cluster. It is not in this package, which does
+// not know the consensus: see LogCheck.
+//
+// Errors: as those of Dump.
+type LogDump func(fsys vfs.FS, name string, p Printer) error
+
+// Printer takes what a LogDump prints.
+type Printer interface {
+	Printf(format string, args ...any)
+	// Record prints the operations of a record, as in package record, by the number of its first
+	// unit. offset is that of its frame in the segment.
+	Record(offset int64, base kv.SeqNum, payload []byte) error
 }
 
 // Dump prints a file of a store in readable form. The file's name determines its type.
@@ -45,7 +61,8 @@ type dumper struct {
 	o    DumpOptions
 }
 
-func (d *dumper) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
+// Printf implements Printer.
+func (d *dumper) Printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
 
 func (d *dumper) dump() error {
 	base := path.Base(d.name)
@@ -57,8 +74,11 @@ func (d *dumper) dump() error {
 	case descriptor.NodeName:
 		return d.node()
 	}
-	if path.Ext(base) == segmentSuffix {
+	switch {
+	case path.Ext(base) == segmentSuffix:
 		return d.segment()
+	case descriptor.IsReplicatedSegment(base) && d.o.Log != nil:
+		return d.o.Log(d.fsys, d.name, d)
 	}
 	switch kind, num := manifest.ParseName(base); kind {
 	case manifest.FileCurrent:
@@ -70,7 +90,7 @@ func (d *dumper) dump() error {
 	case manifest.FileValues:
 		return d.values(num)
 	}
-	return fmt.Errorf("%w: %s has no name that kvd gives to a file; want STORE, CLOCK, NODE, CURRENT, MANIFEST-n, n.sst, n.val or n.wal",
+	return fmt.Errorf("%w: %s has no name that kvd gives to a file; want STORE, CLOCK, NODE, CURRENT, MANIFEST-n, n.sst, n.val, n.wal or n.raft",
 		kv.ErrInvalidArgument, d.name)
 }
 
@@ -83,7 +103,7 @@ func (d *dumper) store() error {
 	if err != nil {
 		return err
 	}
-	d.printf("store\n  id          %016x\n  partitions  %d\n  key hash    %s\n", s.StoreID, s.Partitions, s.Hash)
+	d.Printf("store\n  id          %016x\n  partitions  %d\n  key hash    %s\n", s.StoreID, s.Partitions, s.Hash)
 	return nil
 }
 
@@ -96,10 +116,10 @@ func (d *dumper) clock() error {
 	if err != nil {
 		return err
 	}
-	d.printf("clock\n  store       %016x\n  not beyond  %d ms, %s\n", c.StoreID, c.Bound,
+	d.Printf("clock\n  store       %016x\n  not beyond  %d ms, %s\n", c.StoreID, c.Bound,
 		time.UnixMilli(int64(c.Bound)).UTC().Format(time.RFC3339))
 	if c.Boot != [16]byte{} {
-		d.printf("  boot        %x\n  there       %v after the boot, at %s; the machine's clock %s\n", c.Boot, time.Duration(c.Since),
+		d.Printf("  boot        %x\n  there       %v after the boot, at %s; the machine's clock %s\n", c.Boot, time.Duration(c.Since),
 			time.UnixMicro(int64(c.Time)).UTC().Format(time.RFC3339Nano), time.UnixMicro(int64(c.Wall)).UTC().Format(time.RFC3339Nano))
 	}
 	return nil
@@ -114,9 +134,9 @@ func (d *dumper) node() error {
 	if err != nil {
 		return err
 	}
-	d.printf("node\n  store       %016x\n  cluster     %016x\n  id          %d\n", n.StoreID, n.Cluster, n.Node)
+	d.Printf("node\n  store       %016x\n  cluster     %016x\n  id          %d\n", n.StoreID, n.Cluster, n.Node)
 	for _, id := range slices.Sorted(maps.Keys(n.Members)) {
-		d.printf("  knows       %d at %s\n", id, n.Members[id])
+		d.Printf("  knows       %d at %s\n", id, n.Members[id])
 	}
 	return nil
 }
@@ -130,7 +150,7 @@ func (d *dumper) current() error {
 	if err != nil {
 		return err
 	}
-	d.printf("current\n  partition  %d\n  manifest   %s\n", owner, manifest.ManifestName(num))
+	d.Printf("current\n  partition  %d\n  manifest   %s\n", owner, manifest.ManifestName(num))
 	return nil
 }
 
@@ -143,7 +163,7 @@ func (d *dumper) manifest() error {
 	if err != nil {
 		return err
 	}
-	d.printf("manifest %d of partition %d\n  next file      %d\n  flushed up to  %d\n  largest number %d\n",
+	d.Printf("manifest %d of partition %d\n  next file      %d\n  flushed up to  %d\n  largest number %d\n",
 		v.Num, v.Partition, v.NextFile, v.FlushedSeq, v.MaxSeq)
 	for i, run := range v.Deltas {
 		d.run(fmt.Sprintf("delta %d", i), run)
@@ -152,35 +172,35 @@ func (d *dumper) manifest() error {
 	needed := v.NeededValues()
 	for i := range v.Values {
 		m := &v.Values[i]
-		d.printf("  %s  %s, needed %d of %d bytes\n", manifest.ValuesName(m.Num), verify.DescribeValues(m), needed[m.Num].Values, needed[m.Num].Bytes)
+		d.Printf("  %s  %s, needed %d of %d bytes\n", manifest.ValuesName(m.Num), verify.DescribeValues(m), needed[m.Num].Values, needed[m.Num].Bytes)
 	}
 	return nil
 }
 
 func (d *dumper) run(name string, run manifest.Run) {
 	if len(run) == 0 {
-		d.printf("%s: empty\n", name)
+		d.Printf("%s: empty\n", name)
 		return
 	}
-	d.printf("%s: %d bytes in %d tables\n", name, run.Bytes(), len(run))
+	d.Printf("%s: %d bytes in %d tables\n", name, run.Bytes(), len(run))
 	for i := range run {
-		d.printf("  %s  %s\n", manifest.TableName(run[i].Num), verify.DescribeTable(&run[i]))
+		d.Printf("  %s  %s\n", manifest.TableName(run[i].Num), verify.DescribeTable(&run[i]))
 	}
 }
 
 // entry prints one version of a key, or one operation of the log.
 func (d *dumper) entry(seq kv.SeqNum, kind kv.Kind, key, value []byte, expiry uint64) {
-	d.printf("%d %s %s", seq, kind, escape.Quote(key))
+	d.Printf("%d %s %s", seq, kind, escape.Quote(key))
 	switch kind {
 	case kv.KindPut:
-		d.printf(" = %s", d.value(value))
+		d.Printf(" = %s", d.value(value))
 	case kv.KindRangeDelete:
-		d.printf(" to %s", escape.Quote(value))
+		d.Printf(" to %s", escape.Quote(value))
 	}
 	if expiry != 0 {
-		d.printf(" until %d ms", expiry)
+		d.Printf(" until %d ms", expiry)
 	}
-	d.printf("\n")
+	d.Printf("\n")
 }
 
 // shownValue is how much of a value is printed without DumpOptions.Values. Guessed: a

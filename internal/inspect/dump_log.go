@@ -13,42 +13,50 @@ func (d *dumper) segment() error {
 	if err != nil && info.Num == 0 {
 		return err
 	}
-	d.printf("segment %d of store %016x\n", info.Num, info.StoreID)
-	d.printf("  bytes     %d, whole frames up to %d\n", info.Bytes, info.End)
+	d.Printf("segment %d of store %016x\n", info.Num, info.StoreID)
+	d.Printf("  bytes     %d, whole frames up to %d\n", info.Bytes, info.End)
 	if info.Prev != 0 {
-		d.printf("  follows   %d\n", info.Prev)
+		d.Printf("  follows   %d\n", info.Prev)
 	}
 	if info.Replaces != 0 {
-		d.printf("  replaces  %d and what follows it\n", info.Replaces)
+		d.Printf("  replaces  %d and what follows it\n", info.Replaces)
 	}
 	if info.Closed != 0 {
-		d.printf("  closed    in order, at %d\n", info.Closed)
+		d.Printf("  closed    in order, at %d\n", info.Closed)
 	}
 	if _, err := wal.Dump(d.fsys, d.name, d.frame); err != nil {
 		return err
 	}
 	if info.Tail > 0 {
-		d.printf("%d: %d bytes that are no frame; kvd check tells whether they are damage\n", info.End, info.Tail)
+		d.Printf("%d: %d bytes that are no frame; kvd check tells whether they are damage\n", info.End, info.Tail)
 	}
 	return nil
 }
 
 func (d *dumper) frame(f wal.FrameInfo) error {
-	d.printf("%d: %s frame, %d bytes, after number %d, log synced up to %d:%d\n",
+	d.Printf("%d: %s frame, %d bytes, after number %d, log synced up to %d:%d\n",
 		f.Offset, f.Kind, f.Bytes, f.Prev, f.SyncedSegment, f.SyncedOffset)
 	for _, r := range f.Records {
-		d.printf("  record %d, %d units\n", r.Base, r.Units)
-		err := record.Decode(r.Payload, func(op *record.Op) error {
-			d.printf("    partition %d: ", op.Partition)
-			d.entry(r.Base+kv.SeqNum(op.Unit), op.Kind, op.Key, op.Value, op.Expiry)
-			if o := op.RequestID; o.Named() {
-				d.printf("      request id %016x %d, content %016x\n", o.ClientID, o.Sequence, o.Content)
-			}
-			return nil
-		})
-		if err != nil {
-			return kv.Corruptf(d.name, f.Offset, "record %d: %v", r.Base, err)
+		d.Printf("  record %d, %d units\n", r.Base, r.Units)
+		if err := d.Record(f.Offset, r.Base, r.Payload); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// Record implements Printer.
+func (d *dumper) Record(offset int64, base kv.SeqNum, payload []byte) error {
+	err := record.Decode(payload, func(op *record.Op) error {
+		d.Printf("    partition %d: ", op.Partition)
+		d.entry(base+kv.SeqNum(op.Unit), op.Kind, op.Key, op.Value, op.Expiry)
+		if o := op.RequestID; o.Named() {
+			d.Printf("      request id %016x %d, content %016x\n", o.ClientID, o.Sequence, o.Content)
+		}
+		return nil
+	})
+	if err != nil {
+		return kv.Corruptf(d.name, offset, "record %d: %v", base, err)
 	}
 	return nil
 }

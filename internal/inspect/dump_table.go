@@ -29,12 +29,12 @@ func (d *dumper) table(num kv.FileNum) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	meta := r.Meta()
-	d.printf("table %d of partition %d\n  %s\n", meta.Num, partition, verify.DescribeTable(&meta))
+	d.Printf("table %d of partition %d\n  %s\n", meta.Num, partition, verify.DescribeTable(&meta))
 	if s := r.Stats(); !s.None() {
-		d.printf("  %d older versions; %d expire, at %d\n", s.Shadowed, s.Expiring, s.Expiries)
+		d.Printf("  %d older versions; %d expire, at %d\n", s.Shadowed, s.Expiring, s.Expiries)
 	}
 	if n := r.Padding(); n > 0 {
-		d.printf("  %d bytes of padding, which keep blocks within pages\n", n)
+		d.Printf("  %d bytes of padding, which keep blocks within pages\n", n)
 	}
 	it := r.NewIterator(sstable.IterOptions{})
 	for more := it.First(); more; more = it.Next() {

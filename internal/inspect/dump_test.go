@@ -126,6 +126,25 @@ func TestDumpSaysWhatIsPadding(t *testing.T) {
 	assert.Contains(t, out.String(), " bytes of padding, which keep blocks within pages\n")
 }
 
+// The log of a node of a cluster is printed by the function that knows it, by the means of a dump.
+func TestDumpLeavesTheLogOfANodeToItsPackage(t *testing.T) {
+	fsys, _ := sampleFiles(t)
+	var out bytes.Buffer
+	require.ErrorIs(t, Dump(fsys, "data/wal/000001.raft", &out, DumpOptions{}), kv.ErrInvalidArgument)
+
+	var encoder record.Encoder
+	encoder.Section(2, 1)
+	encoder.Op(0, kv.RequestID{}, &kv.Op{Kind: kv.KindPut, Key: []byte("k"), Value: []byte("v")})
+	err := Dump(fsys, "data/wal/000001.raft", &out, DumpOptions{Log: func(_ vfs.FS, name string, p Printer) error {
+		p.Printf("%s\n", name)
+		require.NoError(t, p.Record(64, 9, encoder.Bytes()))
+		return p.Record(64, 10, []byte("no record"))
+	}})
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	require.ErrorContains(t, err, "record 10")
+	require.Equal(t, "data/wal/000001.raft\n    partition 2: 9 put \"k\" = \"v\"\n", out.String())
+}
+
 func TestDumpPrintsValuesWholeIfAsked(t *testing.T) {
 	fsys, _ := sampleFiles(t)
 	var out bytes.Buffer

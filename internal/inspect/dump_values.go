@@ -25,18 +25,18 @@ func (d *dumper) values(num kv.FileNum) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	meta := r.Meta()
-	d.printf("value file %d of partition %d\n  %s\n", num, partition, verify.DescribeValues(&meta))
+	d.Printf("value file %d of partition %d\n  %s\n", num, partition, verify.DescribeValues(&meta))
 	return r.Walk(func(p kv.ValuePointer, value []byte) error {
-		d.printf("%d %s\n", p.Offset, d.value(value))
+		d.Printf("%d %s\n", p.Offset, d.value(value))
 		return nil
 	})
 }
 
 // separated prints a version of a key whose value is in a value file.
 func (d *dumper) separated(e *kv.Entry, p kv.ValuePointer) {
-	d.printf("%d %s %s at offset %d of value file %d, %d bytes", e.Seq, e.Kind, escape.Quote(e.Key), p.Offset, p.File, p.Length)
+	d.Printf("%d %s %s at offset %d of value file %d, %d bytes", e.Seq, e.Kind, escape.Quote(e.Key), p.Offset, p.File, p.Length)
 	if e.Expiry != 0 {
-		d.printf(" until %d ms", e.Expiry)
+		d.Printf(" until %d ms", e.Expiry)
 	}
-	d.printf("\n")
+	d.Printf("\n")
 }

@@ -311,6 +311,7 @@ func FuzzOpen(f *testing.F) {
 		files["000001.raft"] = append(files["000001.raft"], tail...)
 		disk := diskOf(t, files)
 		before := disk.Steps()
+		_, _ = Dump(disk, segmentName(testDir, 1), func(FrameInfo) error { return nil }) // it does not panic
 		l, _, err := Open(testOptions(disk, false))
 		if err != nil {
 			require.Equal(t, before, disk.Steps())

@@ -230,10 +230,20 @@ func (r *repair) finish() {
 }
 
 // refuseMember refuses the store of a node of a cluster: what its log has and its tables lack
-// would be taken for lost, although the other nodes have it.
+// would be taken for lost, although the other nodes have it; and a node whose log is shorter than
+// what it has acknowledged could elect a leader that lacks acknowledged writes.
 func refuseMember(fsys vfs.FS, dir string) error {
 	if !descriptor.HasReplicatedLog(fsys, dir) {
 		return nil
 	}
-	return fmt.Errorf("%w: it is the store of a node of a cluster, which is not repaired: the other nodes have its data", kv.ErrInvalidArgument)
+	which, id := "a node", "NODE"
+	if store, err := descriptor.Read(fsys, dir); err == nil {
+		if node, err := descriptor.ReadNode(fsys, dir, store.StoreID); err == nil {
+			which, id = fmt.Sprintf("node %d", node.Node), fmt.Sprint(node.Node)
+		}
+	}
+	return fmt.Errorf("%w: %s is the store of %s of a cluster, which is replaced and not repaired: the other nodes have all of its data, and a node that has lost "+
+		"a part of what it has acknowledged must not vote any more. Leave it stopped, and on this machine or another one: kvd cluster join --replace %s --data NEWDIR --peer HOST:PORT "+
+		"--addr OTHERNODE, then kvd serve --cluster --data NEWDIR. If a majority of the nodes is damaged or lost: kvd cluster recover",
+		kv.ErrInvalidArgument, dir, which, id)
 }

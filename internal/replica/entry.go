@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/raftlog"
 )
@@ -22,6 +24,29 @@ func encodeEntry(term uint64, record []byte) []byte {
 	b = append(b, entryVersion)
 	b = binary.LittleEndian.AppendUint64(b, term)
 	return append(b, record...)
+}
+
+// Contents is what an entry holds: a record, a change of the configuration, or nothing, as the first
+// entry of a term.
+type Contents struct {
+	// Term is the one in which the record was numbered. If the entry is of another one, every node
+	// skips it.
+	Term   uint64
+	Record []byte // borrows the data of the entry
+	Change *pb.ConfChangeV2
+}
+
+// ContentsOf returns what an entry holds.
+//
+// Errors: kv.ErrUnsupportedVersion, kv.ErrCorrupt.
+func ContentsOf(e *pb.Entry) (c Contents, err error) {
+	switch {
+	case e.GetType() != pb.EntryNormal:
+		c.Change, err = changeOf(e)
+	case len(e.GetData()) > 0:
+		c.Term, c.Record, err = decodeEntry(e.GetData())
+	}
+	return c, err
 }
 
 // decodeEntry is the inverse of encodeEntry. The record borrows data.

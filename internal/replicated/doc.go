@@ -128,7 +128,6 @@
 //     its log cannot be written.
 //   - If the machine's clock of a new leader is years ahead, keys expire at once. (If it is
 //     behind, the time goes at half the speed until that has caught up.)
-//   - kvd repair refuses a member's store, and kvd dump prints no segment of its log.
 //   - A scrub leaves out the segment of the log that is written to.
 //   - A store so large that its digest takes over an hour, at a
 //     twentieth of a processor, is not compared.
