@@ -1,8 +1,10 @@
 package replica
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"syscall"
 	"testing"
 
@@ -701,4 +703,52 @@ func TestLogger(t *testing.T) {
 	} {
 		require.PanicsWithError(t, "x 1", f)
 	}
+}
+
+// A group whose first voter has a state begins above an empty one, and goes on with the records
+// that are given, as committed.
+func TestBootstrapWithAState(t *testing.T) {
+	n := &simNode{id: 1, disk: vfs.NewMem()}
+	require.NoError(t, n.disk.MkdirAll("data"))
+	require.NoError(t, n.disk.SyncDir("/"))
+	log, _, err := raftlog.Open(n.logOptions(n.disk, true))
+	require.NoError(t, err)
+	broken := errors.New("broken")
+	records := [][]byte{[]byte("one"), bytes.Repeat([]byte("2"), fillBytes), []byte("three")}
+	require.NoError(t, BootstrapWithState(log, simGroup, 1, func(add func([]byte) error) error {
+		for _, r := range records {
+			if err := add(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, log.Close())
+	log, _, err = raftlog.Open(n.logOptions(n.disk.CrashImage(vfs.DropAll, nil), false))
+	require.NoError(t, err)
+	g := log.Group(simGroup)
+	mark, err := g.Snapshot()
+	require.NoError(t, err)
+	require.EqualValues(t, StateIndex, mark.GetMetadata().GetIndex())
+	require.Greater(t, StateIndex, BootstrapIndex)
+	hard, _, err := g.InitialState()
+	require.NoError(t, err)
+	require.EqualValues(t, StateIndex+len(records), hard.GetCommit())
+	entries, err := g.Entries(StateIndex+1, hard.GetCommit()+1, math.MaxUint64)
+	require.NoError(t, err)
+	require.Len(t, entries, len(records))
+	for i, e := range entries {
+		term, record, err := decodeEntry(e.GetData())
+		require.NoError(t, err)
+		require.Equal(t, e.GetTerm(), term)
+		require.True(t, bytes.Equal(records[i], record))
+	}
+	require.ErrorIs(t, BootstrapWithState(log, simGroup, 1, nil), kv.ErrInvalidArgument)
+	require.NoError(t, log.Close())
+
+	n.disk = vfs.NewMem()
+	log, _, err = raftlog.Open(n.logOptions(n.disk, true))
+	require.NoError(t, err)
+	require.ErrorIs(t, BootstrapWithState(log, simGroup, 1, func(func([]byte) error) error { return broken }), broken)
+	require.NoError(t, log.Close())
 }

@@ -24,12 +24,68 @@ type Position struct {
 // first on: the state and the configuration at the beginning are not among them.
 const BootstrapIndex = 1
 
+// StateIndex is the index at which the history of a group begins whose first voter has a state
+// already: see BootstrapWithState. It is above BootstrapIndex: no log that begins there, without
+// that state, goes on with the entries of such a group.
+const StateIndex = BootstrapIndex + 1
+
+// BootstrapTerm is the term in which the history of a group begins.
+const BootstrapTerm = 1
+
+// fillBytes is how much BootstrapWithState writes at once.
+const fillBytes = 1 << 20
+
 // Bootstrap writes the beginning of a group to the empty log of one of its first voters,
 // durably, and returns the Position of it. All of them call it with the same voters.
 //
 // Errors: kv.ErrInvalidArgument if the group has a log already, or there are no voters;
 // those of raftlog.Log.Write.
 func Bootstrap(log *raftlog.Log, group uint32, voters []uint64) (Position, error) {
+	return begin(log, group, BootstrapIndex, voters)
+}
+
+// BootstrapWithState writes the beginning of a group to the empty log of its only voter, whose state
+// machine has a state already, durably: the group begins at StateIndex and BootstrapTerm, and goes on
+// with the records that fill passes to add, which copies them. They count as committed. Other nodes
+// are added later, and get the state by a checkpoint.
+//
+// Errors: those of Bootstrap, of fill and of raftlog.Log.Write. The log must then not be used.
+func BootstrapWithState(log *raftlog.Log, group uint32, voter uint64, fill func(add func(record []byte) error) error) error {
+	at, err := begin(log, group, StateIndex, []uint64{voter})
+	if err != nil {
+		return err
+	}
+	term, last := at.Term, at.Index
+	var entries []*pb.Entry
+	bytes := 0
+	write := func() error {
+		if len(entries) == 0 {
+			return nil
+		}
+		err := log.Write(false, raftlog.Update{Group: group, Entries: entries})
+		entries, bytes = nil, 0
+		return err
+	}
+	err = fill(func(record []byte) error {
+		last++
+		index := last
+		entries = append(entries, &pb.Entry{Index: &index, Term: &term, Data: encodeEntry(term, record)})
+		if bytes += len(record); bytes >= fillBytes {
+			return write()
+		}
+		return nil
+	})
+	if err == nil {
+		err = write()
+	}
+	if err != nil {
+		return err
+	}
+	return log.Write(true, raftlog.Update{Group: group, HardState: &pb.HardState{Term: &term, Commit: &last}})
+}
+
+// begin writes the beginning of a group to an empty log: see Bootstrap.
+func begin(log *raftlog.Log, group uint32, at uint64, voters []uint64) (Position, error) {
 	g := log.Group(group)
 	hard, _, err := g.InitialState()
 	if err != nil {
@@ -44,11 +100,11 @@ func Bootstrap(log *raftlog.Log, group uint32, voters []uint64) (Position, error
 	case len(voters) == 0:
 		return Position{}, fmt.Errorf("%w: group %d has no voters", kv.ErrInvalidArgument, group)
 	}
-	index, term, commit := uint64(BootstrapIndex), uint64(BootstrapIndex), uint64(BootstrapIndex)
+	term, commit := uint64(BootstrapTerm), at
 	conf := &pb.ConfState{Voters: voters}
-	begin := &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}
-	err = log.Write(true, raftlog.Update{Group: group, Snapshot: begin, HardState: &pb.HardState{Term: &term, Commit: &commit}})
-	return Position{Index: index, Term: term, Conf: conf}, err
+	mark := &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &at, Term: &term, ConfState: conf}}
+	err = log.Write(true, raftlog.Update{Group: group, Snapshot: mark, HardState: &pb.HardState{Term: &term, Commit: &commit}})
+	return Position{Index: at, Term: term, Conf: conf}, err
 }
 
 // storage is what the library sees of the log: the group as it is when the state machine is
