@@ -15,7 +15,8 @@
 //	                 it may be missing
 //	LOCK             held by the process that has the store open, with its pid; the
 //	                 directory itself is locked as well: see Lock
-//	wal/             the commit log: see package wal
+//	wal/             the commit log: see package wal, and raftlog for that of a node. A store that
+//	                 has segments of both was becoming a node: see HasReplicatedLog
 //	incoming/        a version of the store that another node sends: see backup.Receive; it
 //	                 may take the place of the partitions when the store is opened
 //	p-0000/ ...      the partitions: see package manifest
@@ -62,7 +63,8 @@
 //
 // NODE is written when the store and its part of the replicated log are complete. A store
 // whose NODE is missing or belongs to another store takes part in no cluster: it must not vote
-// under an id whose votes it has forgotten. A store that was a node never becomes another one.
+// under an id whose votes it has forgotten. A store that was a node never becomes another one. When
+// the store of a single node becomes a node, NODE is the decision: see engine.ConvertToMember.
 //
 // The first twelve bytes of all three keep their meaning in every format version.
 package descriptor

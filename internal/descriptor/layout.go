@@ -1,7 +1,9 @@
 package descriptor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -49,11 +51,32 @@ func LogDir(dir string) string { return path.Join(dir, LogName) }
 // segment of the log of a cluster.
 func IsReplicatedSegment(name string) bool { return path.Ext(name) == ".raft" }
 
+// IsOwnSegment reports whether a name in the directory of the commit log is that of a segment of
+// the log of a single node.
+func IsOwnSegment(name string) bool { return path.Ext(name) == ".wal" }
+
+// HasOwnLog reports whether the store in dir has the log of a single node, perhaps from the time
+// before it became a node of a cluster. What is wrong with the directory of the log is left to what
+// opens it.
+func HasOwnLog(fsys vfs.FS, dir string) bool {
+	names, _ := fsys.List(LogDir(dir))
+	return slices.ContainsFunc(names, IsOwnSegment)
+}
+
 // HasReplicatedLog reports whether the store in dir has the log of a cluster in place of one of
-// its own. What is wrong with the directory of the log is left to what opens it.
+// its own. If it has both, it was becoming a node of a cluster: with NODE it is one, without NODE
+// it is the store of a single node. What is wrong with the directory of the log is left to what
+// opens it.
 func HasReplicatedLog(fsys vfs.FS, dir string) bool {
 	names, _ := fsys.List(LogDir(dir))
-	return slices.ContainsFunc(names, IsReplicatedSegment)
+	if !slices.ContainsFunc(names, IsReplicatedSegment) {
+		return false
+	}
+	if !slices.ContainsFunc(names, IsOwnSegment) {
+		return true
+	}
+	_, err := fsys.Stat(NodePath(dir))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // PartitionDir returns the directory of a partition in a data directory.

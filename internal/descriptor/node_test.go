@@ -143,3 +143,34 @@ func FuzzDecodeNode(f *testing.F) {
 		}
 	})
 }
+
+// A store with the logs of both is that of a single node until it has NODE.
+func TestWhichLogAStoreHas(t *testing.T) {
+	for _, test := range []struct {
+		files           string
+		own, replicated bool
+	}{
+		{"wal/", false, false},
+		{"wal/000001.wal", true, false},
+		{"wal/000001.raft", false, true},
+		{"wal/000001.raft NODE", false, true},
+		{"wal/000001.wal wal/000001.raft", true, false},
+		{"wal/000001.wal wal/000001.raft NODE", true, true},
+		{"wal/000001.wal NODE", true, false},
+	} {
+		fsys := vfs.NewMem()
+		require.NoError(t, fsys.MkdirAll("data/wal"))
+		for name := range strings.FieldsSeq(test.files) {
+			if strings.HasSuffix(name, "/") {
+				continue
+			}
+			f, err := fsys.Create("data/" + name)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+		}
+		require.Equal(t, test.own, HasOwnLog(fsys, "data"), test.files)
+		require.Equal(t, test.replicated, HasReplicatedLog(fsys, "data"), test.files)
+	}
+	require.False(t, HasOwnLog(vfs.NewMem(), "data"))
+	require.False(t, HasReplicatedLog(vfs.NewMem(), "data"))
+}

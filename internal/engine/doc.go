@@ -135,7 +135,8 @@
 // see replicated/doc.go for what then holds in place of G1, G2 and G8. Writes are taken while
 // this node leads ([kv.NotLeaderError] otherwise), by coordinators that are made for that time;
 // the rest of the time member.go inserts what is committed. The engine knows no consensus:
-// what it needs of the log is [ReplicatedLog], and what the log calls is [Member].
+// what it needs of the log is [ReplicatedLog], and what the log calls is [Member]. The store of a
+// single node becomes a member by [ConvertToMember].
 //
 // # Read only
 //

@@ -29,6 +29,7 @@ type Engine struct {
 	own         writers          // of a node that is alone
 	log         *wal.Log         // its own; nil if the store is opened read-only, or a member of a cluster
 	member      *member          // nil: the node is alone
+	converts    *conversion      // the store becomes that of a member; nil: it does not
 	now         func() uint64    // the time of readers
 	archiver    *backup.Archiver // nil: the log is not archived
 	cache       *sstable.Cache

@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"io/fs"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -19,17 +19,36 @@ func (e *Engine) checkAlone() error {
 	return fmt.Errorf("%w: the store is a member of a cluster: open it as that", kv.ErrInvalidArgument)
 }
 
-// hasOwnLog reports whether the store has the log of a single node.
-func (e *Engine) hasOwnLog() bool {
-	names, _ := e.opts.FS.List(descriptor.LogDir(e.dir))
-	return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".wal") })
+// checkConverted refuses to open the store of a single node as that of a member, unless
+// ConvertToMember has decided so.
+func (e *Engine) checkConverted() error {
+	if !descriptor.HasOwnLog(e.opts.FS, e.dir) {
+		return nil
+	}
+	_, err := descriptor.ReadNode(e.opts.FS, e.dir, e.descriptor.StoreID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: the store is that of a single node: kvd cluster init --from-existing makes it the first node of a cluster", kv.ErrInvalidArgument)
+	}
+	return err
+}
+
+// removeOwnLog deletes the log of the time before the store became a member: see
+// ConvertToMember. Everything in it is in tables.
+func (e *Engine) removeOwnLog(at *Position) error {
+	if !descriptor.HasOwnLog(e.opts.FS, e.dir) {
+		return nil
+	}
+	if at == nil {
+		return kv.Corruptf(descriptor.NodePath(e.dir), -1, "the store is that of a single node, and does not say where in the log of the cluster it stands: the file is of another store")
+	}
+	return e.removeSegments(descriptor.IsOwnSegment)
 }
 
 // openMemberLog opens the log of a member, before the partitions: it says whether a checkpoint
 // of another node takes their place.
 func (e *Engine) openMemberLog() error {
-	if e.hasOwnLog() {
-		return fmt.Errorf("%w: the store has the log of a single node: it cannot become a member of a cluster yet", kv.ErrInvalidArgument)
+	if err := e.checkConverted(); err != nil {
+		return err
 	}
 	if err := descriptor.CheckSame(e.opts.FS, e.dir); err != nil {
 		return err
@@ -52,6 +71,9 @@ func (e *Engine) openMember() (err error) {
 		}
 	}
 	if e.member.from, e.member.newest, err = e.savedPositions(); err != nil {
+		return err
+	}
+	if err := e.removeOwnLog(e.member.from); err != nil {
 		return err
 	}
 	e.recovery.NextSeq = 1

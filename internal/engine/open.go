@@ -250,8 +250,11 @@ func (e *Engine) partitionOptions(id int) partition.Options {
 		FlushBytes: o.MemtableBytes / 2, FlushKeys: o.FlushKeys,
 		ValueThreshold: o.ValueThreshold, TableBytes: o.tableBytes, Table: o.table, Compaction: o.compaction, AtRest: e.atRest.Load,
 	}
-	if e.member != nil {
+	switch {
+	case e.member != nil:
 		options.Position = func(flushed kv.SeqNum) []byte { return e.member.positionAt(id, flushed) }
+	case e.converts != nil:
+		options.Position = func(kv.SeqNum) []byte { return e.converts.position }
 	}
 	return options
 }
@@ -395,6 +398,11 @@ func (e *Engine) openLog() error {
 	}
 	if err := e.checkAlone(); err != nil {
 		return err
+	}
+	if !e.opts.ReadOnly { // of a conversion that was interrupted
+		if err := e.removeSegments(descriptor.IsReplicatedSegment); err != nil {
+			return err
+		}
 	}
 	o := e.logOptions()
 	var err error

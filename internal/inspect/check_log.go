@@ -15,7 +15,7 @@ import (
 func (c *checker) log() error {
 	var bytes int64
 	for name, f := range c.files {
-		if path.Dir(name) == descriptor.LogName && path.Ext(name) == segmentSuffix {
+		if path.Dir(name) == descriptor.LogName && descriptor.IsOwnSegment(name) {
 			f.Kind = KindLog
 			bytes += f.Bytes
 			if !c.haveStore {
@@ -57,15 +57,18 @@ func (c *checker) log() error {
 	return nil
 }
 
-const segmentSuffix = ".wal"
-
 // replicatedLog reports whether the store is that of a node of a cluster, and then checks its log.
 func (c *checker) replicatedLog() (member bool, err error) {
 	last := &File{} // segment
+	own := c.ownLog()
 	for name, f := range c.files {
 		if path.Dir(name) == descriptor.LogName && descriptor.IsReplicatedSegment(name) {
 			f.Kind = KindLog
 			c.advance(f.Bytes)
+			if own && c.files[descriptor.NodeName] == nil {
+				f.Note = "left by a kvd cluster init that was interrupted; the next open removes it"
+				continue
+			}
 			if c.replicated == nil || c.node == nil {
 				f.Note = "not checked: its checksums cover the ids in NODE; its node checks it when it starts"
 			}
@@ -86,6 +89,20 @@ func (c *checker) replicatedLog() (member bool, err error) {
 		last = &File{Path: descriptor.LogName, Kind: KindLog}
 	}
 	return true, c.foundInLog(last, err)
+}
+
+// ownLog reports whether the store has the log of a single node. That of a node of a cluster is
+// noted: everything in it is in tables.
+func (c *checker) ownLog() (found bool) {
+	for name, f := range c.files {
+		if path.Dir(name) == descriptor.LogName && descriptor.IsOwnSegment(name) {
+			found = true
+			if c.files[descriptor.NodeName] != nil {
+				f.Note = "of the time before the store was a node of a cluster; the next start removes it"
+			}
+		}
+	}
+	return found
 }
 
 // foundInLog records an error in the entry of the segment that it names, or else in

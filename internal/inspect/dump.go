@@ -75,7 +75,7 @@ func (d *dumper) dump() error {
 		return d.node()
 	}
 	switch {
-	case path.Ext(base) == segmentSuffix:
+	case descriptor.IsOwnSegment(base):
 		return d.segment()
 	case descriptor.IsReplicatedSegment(base) && d.o.Log != nil:
 		return d.o.Log(d.fsys, d.name, d)

@@ -53,7 +53,9 @@
 //	    by every node that knows so ([Log.Judge]). It may have forgotten what it voted for.
 //	G3. A new node begins where the history begins, with the voters of then. So it gets the log
 //	    from there on, and asks for no votes before it has applied the entry that makes it a
-//	    voter. It votes for a candidate that has applied that entry, and asks it.
+//	    voter. It votes for a candidate that has applied that entry, and asks it. If
+//	    the history begins with data (see "A store with data"), a new node begins with an empty
+//	    log, and gets a checkpoint.
 //	G4. A learner that is close to the leader for a second becomes a voter ([Log.Promote]). The
 //	    node that it replaces is removed by the same joint change.
 //
@@ -110,6 +112,25 @@
 // connections, and the readers a second or so, of a node that lagged too far to answer anyway.
 // kvd serve starts the node again in the same process.
 //
+// # A store with data
+//
+// The store of a single node becomes the first member of a cluster, and its only voter, in place
+// ([Convert]; engine.ConvertToMember has the steps). Tables, versions, expiry times and the id of the
+// store stay as they are. All partitions save the same position, and the log begins there.
+//
+//	P8. The file NODE is the decision. It is written last, after the tables, the saved positions
+//	    and the new log, which lies beside the old one. Without NODE the store is that of a single
+//	    node, which deletes the new log when it is opened. With NODE it is a member, which deletes the old
+//	    log before its part of the log starts. So a node that has both logs has given no vote.
+//	P9. The new log takes over the newest records of the old one: three segments of them at most,
+//	    which is as far as a single node keeps request ids. All are in tables, and skipped by
+//	    number. So a write that is sent again is recognised, or gets kv.ErrUncertain.
+//	P10. The log begins at replica.StateIndex, which is above the index at which an empty history
+//	    begins, and the configuration names no first voters. So no node goes on with this log
+//	    without the data: one that joins gets a checkpoint.
+//
+// There is no way back in place; a backup of a node is the store of a single node.
+//
 // # Backups
 //
 // A checkpoint for a backup (engine.Engine.Checkpoint) is another one: the store of a single node.
@@ -120,7 +141,6 @@
 // # Not here yet
 //
 //   - Archives and opening for reading only are refused on a member.
-//   - A single node's store cannot become the first member.
 //   - After a restart a node knows the request ids of the last 30 s or three segments, unless it
 //     has flushed nothing since. For older ones that are sent again a leader answers
 //     kv.ErrUncertain.
