@@ -25,7 +25,7 @@ func (a *app) clusterCommand() *cobra.Command {
 }
 
 func (a *app) clusterInitCommand() *cobra.Command {
-	data, cluster, id, members, partitions := "", "", uint64(0), []string{}, 0
+	data, cluster, id, members, partitions, existing := "", "", uint64(0), []string{}, 0, false
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make one of the first nodes of a cluster",
@@ -37,15 +37,24 @@ func (a *app) clusterInitCommand() *cobra.Command {
 			"clients. If the data of a node is lost, no other node may get its id: do not run the\n" +
 			"command again for it, but kvd cluster join --replace. The cluster refuses a node that has\n" +
 			"another data directory than it had.\n\n" +
+			"With --from-existing the store of a single node, which is stopped, becomes the first node,\n" +
+			"where it is: all keys, versions and expiry times stay, and so do the request ids by which\n" +
+			"writes that are sent again are recognised. --members has this node alone; the others join it\n" +
+			"(kvd cluster join), and get the data then. There is no way back but kvd backup of the node and\n" +
+			"kvd restore, so make a backup first, and run kvd check. A node has no archive yet: remove the\n" +
+			"setting archive. If the command is interrupted, the store is what it was, or the node: run\n" +
+			"the command again.\n\n" +
 			"If all nodes are on this machine they need no certificates. Otherwise each one has a\n" +
 			"certificate whose only URI is kvd-node:CLUSTER/NODE; kvd cert nodes makes some to try.\n\n" +
 			"Exit codes: 0 the node is made; 64 the arguments do not fit, or the directory is in use\n" +
 			"for something else; 65 its data is damaged; 74 the disk failed; 75 a process uses it.",
 		Example: "  kvd cluster init --data node1 --node 1 --members 1=127.0.0.1:7101,2=127.0.0.1:7102,3=127.0.0.1:7103\n" +
-			"  kvd serve --cluster --data node1 --listen 127.0.0.1:7001 --admin 127.0.0.1:7201",
+			"  kvd serve --cluster --data node1 --listen 127.0.0.1:7001 --admin 127.0.0.1:7201\n" +
+			"  kvd cluster init --data /var/lib/kvd --from-existing --node 1 --members 1=db1:7100",
 		Args: noArguments,
 	}
-	cmd.Flags().StringVar(&data, "data", "", "directory of the store, which is new or empty")
+	cmd.Flags().StringVar(&data, "data", "", "directory of the store, which is new or empty, but with --from-existing")
+	cmd.Flags().BoolVar(&existing, "from-existing", false, "make the store of a single node that is in --data the first node, with its data")
 	cmd.Flags().Uint64Var(&id, "node", 0, "id of this node, one of those in --members")
 	cmd.Flags().StringSliceVar(&members, "members", nil, "all first nodes, 1 to 7 of them: ID=HOST:PORT, separated by commas")
 	cmd.Flags().StringVar(&cluster, "cluster", "", "id of the cluster, 16 hexadecimal digits; empty draws one")
@@ -59,6 +68,12 @@ func (a *app) clusterInitCommand() *cobra.Command {
 			return usagef("--data is empty; name the directory of this node")
 		case partitions < 0 || partitions > descriptor.MaxPartitions:
 			return usagef("--partitions %d; want at most %d", partitions, descriptor.MaxPartitions)
+		}
+		if existing {
+			if cluster == "" {
+				node.Cluster = 0 // that of an interrupted call, if there was one
+			}
+			return a.convertNode(data, node, partitions)
 		}
 		if err := checkNewNode(data); err != nil {
 			return err

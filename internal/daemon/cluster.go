@@ -17,6 +17,7 @@ import (
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/replicated"
@@ -97,7 +98,7 @@ func (s *process) openCluster(o *engine.Options) error {
 	node, store, err := readNode(s.disk.fs, c.Data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: --data %s is no node of a cluster: kvd cluster init makes one, or kvd cluster join. If it was one, its data is lost: "+
+		return fmt.Errorf("%w: --data %s is no node of a cluster: kvd cluster init makes one, with --from-existing of a store with data, or kvd cluster join. If it was one, its data is lost: "+
 			"it must not take part under its old id; replace it by kvd cluster join --replace", ErrUsage, c.Data)
 	case err != nil:
 		return err
@@ -227,11 +228,15 @@ func CheckNewNode(fsys vfs.FS, dir string) error {
 	there, _, err := readNode(fsys, dir)
 	switch {
 	case err == nil:
-		return fmt.Errorf("%w: %s is node %d of cluster %016x already; start it with kvd serve --cluster", kv.ErrInvalidArgument, dir, there.Node, there.Cluster)
+		return alreadyNode(dir, &there)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
 	return err
+}
+
+func alreadyNode(dir string, n *descriptor.Node) error {
+	return fmt.Errorf("%w: %s is node %d of cluster %016x already; start it with kvd serve --cluster", kv.ErrInvalidArgument, dir, n.Node, n.Cluster)
 }
 
 // InitNode makes a store that is one of the first nodes of a cluster: all of them are the
@@ -246,12 +251,47 @@ func InitNode(fsys vfs.FS, dir string, node descriptor.Node, partitions int) (in
 }
 
 // JoinNode makes a store that is a node which was added to a cluster. It begins where the history
-// of the cluster does, with the voters of then, and gets everything else from the other nodes.
+// of the cluster does, with the voters of then, and gets everything else from the other nodes. If the
+// history begins with data there are none, and it begins with nothing.
 //
 // Errors: those of InitNode.
 func JoinNode(fsys vfs.FS, dir string, node descriptor.Node, partitions int, first []uint64) error {
 	_, err := makeNode(fsys, dir, node, partitions, first)
 	return err
+}
+
+// ConvertNode makes the store of a single node, in a data directory that no process uses, the first
+// node of a new cluster, in place: see replicated.Convert. An id of the cluster is drawn if it is 0.
+// ConvertNode returns the node. A call that was interrupted is repeated: if the store was the node by
+// then, only what is left of before is removed.
+//
+// Errors: kv.ErrInvalidArgument if the store is another node already; those of replicated.Convert
+// and engine.Open.
+func ConvertNode(fsys vfs.FS, dir string, node descriptor.Node, events *event.Listener) (descriptor.Node, error) {
+	there, _, err := readNode(fsys, dir)
+	same := there.Node == node.Node && (there.Cluster == node.Cluster || node.Cluster == 0) && maps.Equal(there.Members, node.Members)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if node.Cluster == 0 {
+			node.Cluster = descriptor.NewID()
+		}
+		err = replicated.Convert(dir, engine.Options{FS: fsys, Events: events}, node)
+	case err == nil && !(same && descriptor.HasOwnLog(fsys, dir)):
+		err = alreadyNode(dir, &there)
+	}
+	if err != nil {
+		return node, err
+	}
+	node, _, err = readNode(fsys, dir)
+	if err != nil {
+		return node, err
+	}
+	log := replicated.New(replicated.Config{Cluster: node.Cluster, Node: node.Node, Addresses: node.Members})
+	e, err := engine.Open(dir, engine.Options{FS: fsys, Replicated: log})
+	if err == nil {
+		err = e.Close()
+	}
+	return node, err
 }
 
 func makeNode(fsys vfs.FS, dir string, node descriptor.Node, partitions int, first []uint64) (int, error) {

@@ -22,8 +22,10 @@ import (
 
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/replicated"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -307,6 +309,51 @@ func TestStoresThatAreNoNode(t *testing.T) {
 	r := start(t, testConfig(zaptest.NewLogger(t), single))
 	require.NoError(t, r.end())
 	require.ErrorIs(t, initNode(single, node), kv.ErrInvalidArgument)
+}
+
+// A call that was interrupted after its decision is finished by the next one, and only by that for the
+// same node.
+func TestAConversionIsFinished(t *testing.T) {
+	fsys := vfs.NewMem()
+	r := start(t, testConfig(zaptest.NewLogger(t), fsys))
+	require.NoError(t, r.client.Put(t.Context(), []byte("a"), []byte("value of a")))
+	require.NoError(t, r.end())
+	d := newDoor(t)
+	node := descriptor.Node{Node: 3, Members: map[uint64]string{3: d.listener.Addr().String()}}
+	decided := node
+	decided.Cluster = 5
+	require.NoError(t, replicated.Convert("data", engine.Options{FS: fsys}, decided))
+	require.True(t, descriptor.HasOwnLog(fsys, "data"))
+	for _, change := range []func(*descriptor.Node){
+		func(n *descriptor.Node) { n.Cluster = 6 },
+		func(n *descriptor.Node) { n.Members = map[uint64]string{3: "other:1"} },
+		func(n *descriptor.Node) { n.Node, n.Members = 4, map[uint64]string{4: "four:1"} },
+	} {
+		other := node
+		change(&other)
+		_, err := ConvertNode(fsys, "data", other, nil)
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "is node 3 of cluster 0000000000000005 already")
+	}
+	made, err := ConvertNode(fsys, "data", node, nil)
+	require.NoError(t, err)
+	require.Equal(t, uint64(5), made.Cluster)
+	require.False(t, descriptor.HasOwnLog(fsys, "data"))
+	_, err = ConvertNode(fsys, "data", node, nil)
+	require.ErrorContains(t, err, "already; start it with kvd serve --cluster")
+	r, _ = startNode(t, fsys, d)
+	putAnywhere(t, []*running{r}, "b")
+	value, err := r.client.Get(t.Context(), []byte("a"))
+	require.NoError(t, err)
+	require.Equal(t, "value of a", string(value))
+	require.NoError(t, r.end())
+
+	// Without an id one is drawn.
+	fsys = vfs.NewMem()
+	require.NoError(t, start(t, testConfig(zaptest.NewLogger(t), fsys)).end())
+	made, err = ConvertNode(fsys, "data", node, nil)
+	require.NoError(t, err)
+	require.NotZero(t, made.Cluster)
 }
 
 func TestClusterSettings(t *testing.T) {
