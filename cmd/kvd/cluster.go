@@ -20,7 +20,7 @@ func (a *app) clusterCommand() *cobra.Command {
 		Short: "Make a cluster, look at it, and change its nodes",
 		Args:  noArguments,
 	}
-	cmd.AddCommand(a.clusterInitCommand(), a.clusterStatusCommand(), a.clusterJoinCommand(), a.clusterRemoveCommand(), a.clusterTransferCommand(), a.clusterRecoverCommand())
+	cmd.AddCommand(a.clusterInitCommand(), a.clusterStatusCommand(), a.clusterJoinCommand(), a.clusterRemoveCommand(), a.clusterMoveCommand(), a.clusterTransferCommand(), a.clusterRecoverCommand())
 	return cmd
 }
 

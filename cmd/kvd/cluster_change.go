@@ -61,9 +61,9 @@ func (a *app) clusterRemoveCommand() *cobra.Command {
 	}
 	server := a.connection(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		node, err := strconv.ParseUint(args[0], 10, 64)
-		if err != nil || node == 0 {
-			return usagef("%q is no id of a node; kvd cluster status prints them", args[0])
+		node, err := parseNodeID(args[0])
+		if err != nil {
+			return err
 		}
 		return server.with(func(c *kvd.Client) error {
 			if err := c.RemoveNode(cmd.Context(), node); err != nil {
@@ -74,6 +74,50 @@ func (a *app) clusterRemoveCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+func (a *app) clusterMoveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "move NODE HOST:PORT",
+		Short: "Change the address of a node for the other nodes",
+		Long: "Change the address at which the other nodes reach a node, whether it runs or not. All nodes\n" +
+			"connect to it there from then on. If it leads, another node leads first. Any node can be asked.\n\n" +
+			"Stop the node, run the command, and start the node with --cluster-listen HOST:PORT; when it\n" +
+			"has heard of its address from the others it notes it, and needs the flag no more. A node\n" +
+			"that listens there already, as with --cluster-listen 0.0.0.0:7100, need not be stopped. Its\n" +
+			"address for clients is that of --listen or --cluster-advertise when it starts.\n\n" +
+			"The command is refused while too few of the other voters answer: if the node were not at the\n" +
+			"new address, the cluster would stop. So a cluster of two needs a third node first.\n\n" + clusterExitCodes,
+		Example: "  kvd cluster move 3 db9:7100 --addr db1:7070,db2:7070\n" +
+			"  kvd serve --cluster --data /var/lib/kvd --cluster-listen db9:7100     # on the machine of node 3",
+		Args: needs("NODE", "HOST:PORT"),
+	}
+	server := a.connection(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		node, err := parseNodeID(args[0])
+		if err != nil {
+			return err
+		}
+		if err := descriptor.CheckAddress(args[1]); err != nil {
+			return usagef("%w", err)
+		}
+		return server.with(func(c *kvd.Client) error {
+			if err := c.MoveNode(cmd.Context(), node, args[1]); err != nil {
+				return ofCluster(err)
+			}
+			_, err := fmt.Fprintf(a.out, "node %d is at %s for the other nodes\n\nif it does not listen there yet: kvd serve --cluster --cluster-listen %s\n", node, args[1], args[1])
+			return err
+		})
+	}
+	return cmd
+}
+
+func parseNodeID(text string) (uint64, error) {
+	node, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || node == 0 {
+		return 0, usagef("%q is no id of a node; kvd cluster status prints them", text)
+	}
+	return node, nil
 }
 
 func (a *app) clusterJoinCommand() *cobra.Command {

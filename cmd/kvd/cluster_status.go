@@ -163,7 +163,7 @@ func adviceOnNode(c *kvd.Cluster, n *kvd.ClusterNode) string {
 	case !n.Answers && follows:
 		return fmt.Sprintf("node %d does not answer%s: it is removed when the node that replaces it has caught up", n.ID, why)
 	case !n.Answers:
-		return fmt.Sprintf("node %d does not answer%s: start it, or replace it, on a new machine: kvd cluster join --replace %d --data DIR --peer HOST:PORT; or take it out: kvd cluster remove %d", n.ID, why, n.ID, n.ID)
+		return fmt.Sprintf("node %d does not answer%s: start it, or replace it, on a new machine: kvd cluster join --replace %d --data DIR --peer HOST:PORT; or take it out: kvd cluster remove %d; if it is not at %s any more: kvd cluster move %d HOST:PORT", n.ID, why, n.ID, n.ID, dash(n.Peer), n.ID)
 	case n.NeedsCheckpoint:
 		return fmt.Sprintf("node %d lacks entries that the others have given up, and gets a copy of the store", n.ID)
 	case !n.Voter:

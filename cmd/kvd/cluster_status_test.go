@@ -86,6 +86,10 @@ func TestClusterCommandsRefuseBadInput(t *testing.T) {
 		`--peer "here" is no address`:          "join --data x --peer here",
 		`its port is "http"`:                   "join --data x --peer 127.0.0.1:http",
 		"it has no host":                       "join --data x --peer :7100",
+		"kvd cluster move needs NODE":          "move",
+		`"y" is no id of a node`:               "move y 127.0.0.1:1",
+		`"there" is no address`:                "move 1 there",
+		`":7100" is no address`:                "move 1 :7100",
 		"holds other files":                    "join --peer 127.0.0.1:1 --data " + dir,
 		`invalid argument "x" for "--to" flag`: "transfer --to x",
 		"takes no arguments":                   "status 1",
@@ -98,7 +102,7 @@ func TestClusterCommandsRefuseBadInput(t *testing.T) {
 		assert.Contains(t, r.err, want, line)
 	}
 	p := serve(t, t.TempDir(), "--dev")
-	for _, line := range []string{"status", "status --json", "transfer", "remove 1", "join --peer 127.0.0.1:1 --data " + filepath.Join(dir, "new")} {
+	for _, line := range []string{"status", "status --json", "transfer", "remove 1", "move 1 127.0.0.1:1", "join --peer 127.0.0.1:1 --data " + filepath.Join(dir, "new")} {
 		r := p.kvd(append([]string{"cluster"}, strings.Fields(line)...)...)
 		assert.Equal(t, 64, r.code, line)
 		assert.Contains(t, r.err, "this server is a single node, and no member of a cluster", line)

@@ -132,7 +132,7 @@ func (s *process) openCluster(o *engine.Options) error {
 	network.Judge(replicatedLog.Judge)
 	network.SetCompare(replicatedLog.Hear)
 	s.cluster.nodes = &membership{
-		cluster: node.Cluster, node: node.Node, partitions: store.Partitions, version: Build().Version, network: network, log: replicatedLog, follows: follows,
+		cluster: node.Cluster, node: node.Node, partitions: store.Partitions, version: Build().Version, network: network, log: replicatedLog, follows: follows, noted: node,
 		self: replicated.Node{Store: node.StoreID, Client: cmp.Or(c.ClusterAdvertise, clientAddress(s.listen.Addr(), node.Members[node.Node]))},
 	}
 	if !s.cluster.use(node.Node, network, replicatedLog) {

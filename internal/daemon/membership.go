@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/reason"
@@ -31,6 +32,10 @@ type membership struct {
 	network       *peer.Network
 	log           *replicated.Log
 	follows       *follower
+
+	// Of tend alone.
+	noted    descriptor.Node // what NODE says
+	notNoted string          // why NODE was not written last; empty: it was
 }
 
 var _ service.Cluster = (*membership)(nil)
@@ -100,6 +105,11 @@ func (m *membership) perform(ctx context.Context, q *peerpb.AskRequest) (*peerpb
 		return a, err
 	case *peerpb.AskRequest_Remove:
 		return a, m.log.Remove(ctx, q.Remove.GetNode())
+	case *peerpb.AskRequest_Move:
+		if err := m.network.CheckAddress(q.Move.GetPeer()); err != nil {
+			return nil, err
+		}
+		return a, m.log.Move(ctx, q.Move.GetNode(), q.Move.GetPeer())
 	case *peerpb.AskRequest_Describe:
 		says := replicated.Node{Client: q.Describe.GetClient(), Store: q.Describe.GetStore()}
 		return a, m.log.Describe(ctx, q.Describe.GetNode(), says)
@@ -264,6 +274,12 @@ func (m *membership) Remove(ctx context.Context, node uint64) error {
 	return err
 }
 
+// Move implements service.Cluster.
+func (m *membership) Move(ctx context.Context, node uint64, address string) error {
+	_, err := m.askLeader(ctx, &peerpb.AskRequest{Question: &peerpb.AskRequest_Move{Move: &peerpb.MoveRequest{Node: node, Peer: address}}})
+	return err
+}
+
 // askLeader has the node that leads do something. While none does, or it is busy, it tries
 // again: so what is asked may be done twice, and the second time nothing is to be done.
 func (m *membership) askLeader(ctx context.Context, q *peerpb.AskRequest) (*peerpb.AskResponse, error) {
@@ -364,7 +380,7 @@ func (s *process) expel(why error) {
 }
 
 // tend looks after the membership until ctx ends: it has learners promoted, tells the cluster the
-// address of this node, and ends the process if that was removed.
+// address of this node, notes those of all nodes, and ends the process if this one was removed.
 func (s *process) tend(ctx context.Context, m *membership) {
 	ticker := time.NewTicker(replicated.PromoteEvery)
 	defer ticker.Stop()
@@ -380,6 +396,7 @@ func (s *process) tend(ctx context.Context, m *membership) {
 		}
 		s.promote(ctx, m)
 		m.introduce(ctx)
+		s.note(m)
 	}
 }
 
@@ -393,6 +410,24 @@ func (s *process) promote(ctx context.Context, m *membership) {
 	case node != 0:
 		s.log.Info("a node has caught up, and votes now", zap.Uint64("node", node))
 	}
+}
+
+// note writes the addresses of the nodes to NODE when they have changed. With them this node finds
+// the others when it starts, and listens at its own.
+func (s *process) note(m *membership) {
+	next := m.noted
+	if next.Members = m.log.Configuration().Addresses(m.noted.Members); maps.Equal(next.Members, m.noted.Members) || next.Members[m.node] == "" {
+		return
+	}
+	if err := descriptor.WriteNode(s.disk.fs, s.config.Data, &next); err != nil {
+		if err.Error() != m.notNoted {
+			m.notNoted = err.Error()
+			s.log.Warn("the addresses of the nodes cannot be written to NODE; if they have changed, start this node with --cluster-listen", zap.Error(err))
+		}
+		return
+	}
+	s.log.Info("the addresses of the nodes have changed", zap.Any("nodes", next.Members))
+	m.noted, m.notNoted = next, ""
 }
 
 // introduce tells the cluster the address and the data directory of this node, unless the log has

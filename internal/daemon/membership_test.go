@@ -6,6 +6,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
 )
@@ -143,6 +146,89 @@ func TestMembership(t *testing.T) {
 	for _, r := range nodes {
 		assert.NoError(t, r.end())
 	}
+}
+
+// membersNoted returns the addresses that the NODE file of a node has.
+func membersNoted(t *testing.T, fsys vfs.FS) map[uint64]string {
+	store, err := descriptor.Read(fsys, "data")
+	require.NoError(t, err)
+	n, err := descriptor.ReadNode(fsys, "data", store.StoreID)
+	require.NoError(t, err)
+	return n.Members
+}
+
+// listenOf returns where a node said that it listens for the others.
+func listenOf(lines []observer.LoggedEntry) string { return lines[0].ContextMap()["listen"].(string) }
+
+// move gives a node another address. It is refused while an election is under way.
+func (r *running) move(node uint64, d *door) (address string) {
+	address = d.listener.Addr().String()
+	testwait.Until(r.t, func() bool { return r.client.MoveNode(r.t.Context(), node, address) == nil })
+	return address
+}
+
+// A node moves to another address while it is stopped, and one that leads while it runs. All nodes
+// note where the others are, for their next start.
+func TestANodeMovesToAnotherAddress(t *testing.T) {
+	disks := make([]*vfs.Mem, 3)
+	starts, logged := clusterOn(t, disks)
+	nodes, listens := map[uint64]*running{}, map[uint64]string{}
+	for i, start := range starts {
+		nodes[uint64(i+1)] = start()
+		listens[uint64(i+1)] = listenOf(logged(i, "node of a cluster"))
+	}
+	c := nodes[1].status(calm)
+	moved := c.Leader%3 + 1
+	other := moved%3 + 1
+	require.NoError(t, nodes[moved].end())
+	first := newDoor(t)
+	firstAddress := nodes[other].move(moved, first)
+	for address, node := range map[string]uint64{"127.0.0.1:1": 9, "10.0.0.1:1": moved, nodeIn(&c, other).Peer: moved} {
+		require.ErrorIs(t, nodes[other].client.MoveNode(t.Context(), node, address), kvd.ErrInvalid, address)
+	}
+	nodes[other].status(func(c *kvd.Cluster) bool { return nodeIn(c, moved).Peer == firstAddress && !nodeIn(c, moved).Answers })
+	again, lines := startNode(t, disks[moved-1], first)
+	nodes[moved], listens[moved] = again, listenOf(lines.FilterMessage("node of a cluster").All())
+	c = again.status(calm)
+
+	leader, second := c.Leader, newDoor(t)
+	at := listens[leader]
+	second.target.Store(&at)
+	asked := nodes[leader%3+1]
+	secondAddress := asked.move(leader, second)
+	asked.status(func(c *kvd.Cluster) bool { return nodeIn(c, leader).Peer == secondAddress && calm(c) })
+	for id, disk := range disks {
+		testwait.Until(t, func() bool {
+			known := membersNoted(t, disk)
+			return known[leader] == secondAddress && (known[moved] == firstAddress || moved == leader)
+		}, fmt.Sprintf("node %d notes the addresses", id+1))
+	}
+	for _, r := range nodes {
+		assert.NoError(t, r.end())
+	}
+}
+
+// A node that cannot note the addresses says so once, and tries again.
+func TestAddressesThatCannotBeNoted(t *testing.T) {
+	disk := vfs.NewMem()
+	require.NoError(t, initNode(disk, descriptor.Node{Cluster: descriptor.NewID(), Node: 1, Members: map[uint64]string{1: "127.0.0.1:1"}}))
+	faults := faultfs.Wrap(disk, nil)
+	r, lines := startNode(t, faults, newDoor(t))
+	var failed atomic.Int64
+	faults.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+		if op.Kind != faultfs.Create || !strings.Contains(op.Name, descriptor.NodeName) {
+			return faultfs.Fault{}
+		}
+		failed.Add(1)
+		return faultfs.Fault{Err: syscall.ENOSPC}
+	}))
+	address := r.move(1, newDoor(t))
+	testwait.Until(t, func() bool { return failed.Load() > 2 })
+	require.Len(t, lines.FilterMessageSnippet("cannot be written to NODE").All(), 1)
+	require.Equal(t, "127.0.0.1:1", membersNoted(t, disk)[1])
+	faults.SetInjector(nil)
+	testwait.Until(t, func() bool { return membersNoted(t, disk)[1] == address })
+	require.NoError(t, r.end())
 }
 
 // A node that has lost its disk, and is made again under its old id, is refused and ends.

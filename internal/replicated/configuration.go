@@ -122,10 +122,10 @@ func (c *Configuration) after(conf *pb.ConfState, info string) (*Configuration, 
 	return next, nil
 }
 
-// addresses returns where the nodes are, for each other. Nodes that the log does not know yet, and
+// Addresses returns where the nodes are, for each other. Nodes that the log does not know yet, and
 // that this node was told of, are among them: one of them may be the leader that sends the
 // entry which adds it.
-func (c *Configuration) addresses(told map[uint64]string) map[uint64]string {
+func (c *Configuration) Addresses(told map[uint64]string) map[uint64]string {
 	all := map[uint64]string{}
 	for id, address := range told {
 		if id >= c.Next {

@@ -98,7 +98,7 @@ func TestWhatIsToldOfANode(t *testing.T) {
 	require.False(t, c.removed(4))
 	require.False(t, c.removed(5), "it is not there yet")
 	require.Equal(t, uint64(5), c.Next)
-	require.Equal(t, map[uint64]string{1: "a:1", 4: "d:1", 6: "f:1"}, c.addresses(map[uint64]string{1: "old:1", 2: "b:1", 6: "f:1"}))
+	require.Equal(t, map[uint64]string{1: "a:1", 4: "d:1", 6: "f:1"}, c.Addresses(map[uint64]string{1: "old:1", 2: "b:1", 6: "f:1"}))
 
 	for bad, want := range map[string]error{"\x02": kv.ErrUnsupportedVersion, "\x01\xff": kv.ErrCorrupt} {
 		_, err = c.after(c.Conf, bad)

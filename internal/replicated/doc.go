@@ -59,6 +59,12 @@
 //	G4. A learner that is close to the leader for a second becomes a voter ([Log.Promote]). The
 //	    node that it replaces is removed by the same joint change.
 //
+//	G5. A node gets another address for the others by a change that tells it ([Log.Move]). Each node
+//	    connects to it there when it has applied that. So the change is made only while the other
+//	    voters that answer are a majority, and not by the node itself if it leads. Each node notes
+//	    the addresses that it knows (kvd serve writes them to NODE), and finds the others by
+//	    them when it starts.
+//
 // # Comparison
 //
 // All nodes should have the same state at the same version. To notice a bug, or memory or a disk

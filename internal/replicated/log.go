@@ -345,7 +345,7 @@ func (s stateMachine) configure(index, term uint64, c *Configuration) error {
 	}
 	s.log.conf.Store(c)
 	if s.log.config.Follow != nil {
-		s.log.config.Follow(c.addresses(s.log.config.Addresses))
+		s.log.config.Follow(c.Addresses(s.log.config.Addresses))
 	}
 	return s.member.Configure(index, term, b)
 }

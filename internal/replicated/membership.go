@@ -158,6 +158,106 @@ func (l *Log) Describe(ctx context.Context, id uint64, n Node) error {
 	})
 }
 
+// errLeads ends a change that another leader is to make.
+var errLeads = errors.New("this node leads, and is to be moved")
+
+// Move changes the address of a member for the other nodes, which connect to it there as soon as they
+// have applied that; nothing is done if it has the address. The node itself may be stopped. If this
+// node leads and is to move itself, it hands the leadership over, and returns a
+// replica.NotLeadingError that says to which node: its followers could not answer it any more.
+//
+// Errors: kv.ErrInvalidArgument for a node that is no member, and for an address that another one
+// has; replica.ErrBusy while the other voters that answer are no majority, as a node that is not at
+// its new address yet, or never will be, would then stop the cluster; those of
+// replica.Loop.Reconfigure.
+func (l *Log) Move(ctx context.Context, id uint64, peer string) error {
+	members, err := l.seenWithout(ctx, id)
+	if err != nil {
+		return err
+	}
+	err = l.reconfigure(ctx, func(c *Configuration) (string, []replica.Change, error) {
+		voters := c.Conf.GetVoters()
+		switch err := c.checkMove(id, peer); {
+		case err != nil:
+			return "", nil, err
+		case len(voters) == 1 && id == l.config.Node: // which reaches itself
+		case id == l.config.Node:
+			return "", nil, errLeads
+		case c.Voter(id):
+			if up := answering(members, voters, id); 2*len(up) <= len(voters) {
+				return "", nil, fmt.Errorf("%w: of the voters %v only %v answer besides node %d, which are no majority: the cluster would stop if that node were not at %s; "+
+					"start the others, or add a node, first", replica.ErrBusy, voters, up, id, peer)
+			}
+		}
+		next := c.Nodes[id]
+		next.Peer = peer
+		info, err := encodeInfo(id, next)
+		return info, []replica.Change{{Kind: replica.Describe, Node: id}}, err
+	})
+	if !errors.Is(err, errLeads) {
+		return err
+	}
+	leader, err := l.HandOver(ctx)
+	if err != nil {
+		return err
+	}
+	return &replica.NotLeadingError{Node: l.config.Node, Leader: leader}
+}
+
+// checkMove returns an error unless a node can get an address, and errNothing if it has it.
+func (c *Configuration) checkMove(id uint64, peer string) error {
+	now, member := c.Nodes[id]
+	if err := c.check(id); err != nil {
+		return err
+	}
+	switch {
+	case !member:
+		return fmt.Errorf("%w: node %d was removed from the cluster", kv.ErrInvalidArgument, id)
+	case now.Peer == peer:
+		return errNothing
+	}
+	for _, other := range slices.Sorted(maps.Keys(c.Nodes)) {
+		if c.Nodes[other].Peer == peer {
+			return fmt.Errorf("%w: node %d has the address %s: give node %d another one", kv.ErrInvalidArgument, other, peer, id)
+		}
+	}
+	return nil
+}
+
+// silentToMove is how long a voter may have been silent to count when another one is moved. A voter
+// answers each heartbeat, one in a tick, so it is less than the election timeout for which it would
+// be Recent: of two nodes that are stopped and moved one after the other, the second one waits.
+const silentToMove = 3 * replica.TickInterval
+
+// seenWithout is Seen once a majority of the voters answers besides a node, or has had the time to: a
+// node that has just begun to lead has heard of none.
+func (l *Log) seenWithout(ctx context.Context, id uint64) (members []replica.Member, err error) {
+	for waited := time.Duration(0); ; waited += replica.TickInterval {
+		if members, err = l.Seen(ctx); err != nil {
+			return nil, err
+		}
+		voters := l.Configuration().Conf.GetVoters()
+		if 2*len(answering(members, voters, id)) > len(voters) || waited > silentToMove || !l.Status().Leading {
+			return members, nil
+		}
+		select {
+		case <-time.After(replica.TickInterval):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// answering returns which of the voters answer to the leader, itself among them, but for one.
+func answering(members []replica.Member, voters []uint64, but uint64) (up []uint64) {
+	for _, m := range members {
+		if m.Silent >= 0 && m.Silent <= silentToMove && m.ID != but && slices.Contains(voters, m.ID) {
+			up = append(up, m.ID)
+		}
+	}
+	return up
+}
+
 // with returns a node with what another one says.
 func (n Node) with(other Node) Node {
 	if other.Peer != "" {

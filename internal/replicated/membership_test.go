@@ -193,3 +193,50 @@ func TestTheAddressesAreFollowed(t *testing.T) {
 		require.False(t, log.Removed())
 	})
 }
+
+// A node gets another address, which all nodes know as of an entry. A leader hands the leadership
+// over first; and the cluster goes on without the node until that is at the address.
+func TestANodeMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		leader, follower := c.leader(), c.follower()
+		require.NoError(t, leader.log.Move(t.Context(), follower.id, "new:1"))
+		require.NoError(t, leader.log.Move(t.Context(), follower.id, "new:1"), "it has it")
+		require.ErrorContains(t, leader.log.Move(t.Context(), leader.id, "new:1"), "has the address new:1")
+		require.ErrorContains(t, leader.log.Move(t.Context(), 9, "other:1"), "there is no node 9")
+		require.ErrorIs(t, follower.log.Move(t.Context(), leader.id, "other:1"), kv.ErrNotLeader)
+
+		var elsewhere *replica.NotLeadingError
+		require.ErrorAs(t, leader.log.Move(t.Context(), leader.id, "lead:1"), &elsewhere)
+		next := c.leader(leader.id)
+		require.Equal(t, next.id, elsewhere.Leader)
+		require.NoError(t, next.log.Move(t.Context(), leader.id, "lead:1"))
+		synctest.Wait()
+		time.Sleep(2 * replica.TickInterval) // until all know that the entries are committed
+		for _, n := range c.nodes {
+			told := n.log.Configuration().Addresses(map[uint64]string{next.id: "old:1"})
+			require.Equal(t, "new:1", told[follower.id])
+			require.Equal(t, "lead:1", told[leader.id])
+		}
+
+		// Of three voters one is away: no other one may be at an address where it perhaps is not.
+		third, other := leader, follower
+		if next == follower {
+			other = c.nodes[6-leader.id-follower.id-1]
+		}
+		third.stop()
+		time.Sleep(2 * silentToMove) // it is still recent
+		next = c.leader()
+		require.ErrorIs(t, next.log.Move(t.Context(), other.id, "wrong:1"), replica.ErrBusy)
+		require.NoError(t, next.log.Move(t.Context(), third.id, "third:1"), "it is away already")
+		require.NoError(t, next.log.Remove(t.Context(), third.id))
+		require.ErrorContains(t, next.log.Move(t.Context(), third.id, "third:2"), "was removed")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 1, nil)
+		defer c.stop()
+		require.NoError(t, c.leader().log.Move(t.Context(), 1, "one:2"), "it needs no other node")
+		require.Equal(t, "one:2", c.leader().log.Configuration().Nodes[1].Peer)
+	})
+}

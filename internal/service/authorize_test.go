@@ -319,6 +319,11 @@ func unaryOperations() (all []operation) {
 		return alone(err)
 	})
 	all[len(all)-1].admin = true
+	add("MoveNode", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := kvdpb.NewAdminServiceClient(f.conn).MoveNode(ctx, &kvdpb.MoveNodeRequest{})
+		return alone(err)
+	})
+	all[len(all)-1].admin = true
 	add("Scrub", none, func(f *fixture, ctx context.Context, _ place) error {
 		// As a unary call, likewise. The first response comes before the store is asked.
 		err := f.conn.Invoke(ctx, kvdpb.AdminService_Scrub_FullMethodName, new(kvdpb.ScrubRequest), new(kvdpb.ScrubResponse))

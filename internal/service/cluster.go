@@ -21,6 +21,8 @@ type Cluster interface {
 	Add(ctx context.Context, peer string, replaces uint64) (NewNode, error)
 	// Remove takes a node out of the cluster; one that is not in it any more is no error.
 	Remove(ctx context.Context, node uint64) error
+	// Move changes the address of a node for the other nodes; one that it has is no error.
+	Move(ctx context.Context, node uint64, peer string) error
 }
 
 // ClusterStatus describes a cluster as one of its nodes sees it.
@@ -86,6 +88,10 @@ func (c shown) Add(ctx context.Context, peer string, replaces uint64) (NewNode, 
 
 func (c shown) Remove(ctx context.Context, node uint64) error {
 	return show(c.Cluster.Remove(ctx, node))
+}
+
+func (c shown) Move(ctx context.Context, node uint64, peer string) error {
+	return show(c.Cluster.Move(ctx, node, peer))
 }
 
 // show returns an error whose text the client sees, if it is of one of the kinds that concern

@@ -104,3 +104,17 @@ func (c *Client) RemoveNode(ctx context.Context, node uint64) error {
 	defer in.leave()
 	return failed(name, c.backend.RemoveNode(ctx, node))
 }
+
+// MoveNode changes the address at which the other nodes reach a node, whether it runs or not. From
+// then on they connect to it there, so it is to listen there. A node that has the address already is
+// no error. It is refused with ErrInvalid if another node has the address, and with ErrOverloaded
+// while too few of the other voters answer for the cluster to go on without the node.
+func (c *Client) MoveNode(ctx context.Context, node uint64, peer string) error {
+	const name = "move node"
+	in, err := c.enter(ctx, name, nil)
+	if err != nil {
+		return err
+	}
+	defer in.leave()
+	return failed(name, c.backend.MoveNode(ctx, node, peer))
+}

@@ -41,6 +41,13 @@ func (twoNodes) Remove(_ context.Context, node uint64) error {
 	return fmt.Errorf("node %d: %w", node, map[uint64]error{1: kv.ErrNotLeader, 2: kv.ErrUncertain}[node])
 }
 
+func (twoNodes) Move(_ context.Context, node uint64, peer string) error {
+	if peer != "b:3" {
+		return fmt.Errorf("%w: node %d at %s", kv.ErrInvalidArgument, node, peer)
+	}
+	return nil
+}
+
 func TestAClusterIsSeenAndChanged(t *testing.T) {
 	var hooked infoLog
 	db := serve(t, nil, service.Options{Cluster: twoNodes{}}).open(t, WithHook(hooked.hook))
@@ -64,11 +71,15 @@ func TestAClusterIsSeenAndChanged(t *testing.T) {
 	require.ErrorIs(t, err, ErrReadOnly)
 	require.ErrorContains(t, err, "node 1: not the leader")
 	require.ErrorContains(t, db.RemoveNode(t.Context(), 2), "node 2: ")
+	require.NoError(t, db.MoveNode(t.Context(), 2, "b:3"))
+	err = db.MoveNode(t.Context(), 2, "a:2")
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, "node 2 at a:2")
 	var ops []string
 	for _, c := range hooked.take() {
 		ops = append(ops, c.Op)
 	}
-	require.Equal(t, []string{"cluster", "transfer leadership", "transfer leadership", "add node", "remove node", "remove node"}, ops)
+	require.Equal(t, []string{"cluster", "transfer leadership", "transfer leadership", "add node", "remove node", "remove node", "move node", "move node"}, ops)
 	require.NoError(t, db.Close())
 	_, err = db.Cluster(t.Context())
 	require.ErrorIs(t, err, ErrClosed)
@@ -77,6 +88,7 @@ func TestAClusterIsSeenAndChanged(t *testing.T) {
 	_, err = db.AddNode(t.Context(), "c:2", 0)
 	require.ErrorIs(t, err, ErrClosed)
 	require.ErrorIs(t, db.RemoveNode(t.Context(), 1), ErrClosed)
+	require.ErrorIs(t, db.MoveNode(t.Context(), 1, "b:3"), ErrClosed)
 }
 
 // losing is a cluster that makes every change, and whose answers are lost.

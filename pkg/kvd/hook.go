@@ -273,6 +273,12 @@ func (h *hooked) RemoveNode(ctx context.Context, node uint64) error {
 	return h.end(c, h.Backend.RemoveNode(ctx, node))
 }
 
+// MoveNode implements backend.Backend.
+func (h *hooked) MoveNode(ctx context.Context, node uint64, peer string) error {
+	c := h.begin("move node", nil)
+	return h.end(c, h.Backend.MoveNode(ctx, node, peer))
+}
+
 // Ping implements backend.Backend.
 func (h *hooked) Ping(ctx context.Context) error {
 	c := h.begin("ping", nil)

@@ -69,3 +69,15 @@ func (a *api) RemoveNode(ctx context.Context, req *kvdpb.RemoveNodeRequest) (*kv
 	}
 	return new(kvdpb.RemoveNodeResponse), nil
 }
+
+// MoveNode implements the method of AdminService.
+func (a *api) MoveNode(ctx context.Context, req *kvdpb.MoveNodeRequest) (*kvdpb.MoveNodeResponse, error) {
+	cluster, err := a.server.Cluster()
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.Move(ctx, req.Node, req.PeerAddress); err != nil {
+		return nil, err
+	}
+	return new(kvdpb.MoveNodeResponse), nil
+}

@@ -47,6 +47,7 @@ var rules = map[string]service.Rule{
 	kvdpb.AdminService_TransferLeadership_FullMethodName: service.Admin,
 	kvdpb.AdminService_AddNode_FullMethodName:            service.Admin,
 	kvdpb.AdminService_RemoveNode_FullMethodName:         service.Admin,
+	kvdpb.AdminService_MoveNode_FullMethodName:           service.Admin,
 
 	healthpb.Health_Check_FullMethodName: service.Public,
 	healthpb.Health_List_FullMethodName:  service.Public,

@@ -94,6 +94,9 @@ func (l *local) AddNode(context.Context, string, uint64) (backend.AddedNode, err
 // RemoveNode implements backend.Backend.
 func (l *local) RemoveNode(context.Context, uint64) error { return noCluster() }
 
+// MoveNode implements backend.Backend.
+func (l *local) MoveNode(context.Context, uint64, string) error { return noCluster() }
+
 // Ping implements backend.Backend.
 func (l *local) Ping(context.Context) error { return failure(l.engine.Err()) }
 

@@ -19,8 +19,8 @@
 //   - Timed fills in the stages of the store. ClientQueue, Network, Gate, Reply, Return and
 //     FrameOps stay 0.
 //   - SlowRequests is ErrInvalid: a store in this process keeps no slow log.
-//   - Cluster, TransferLeadership, AddNode and RemoveNode are ErrInvalid: a store in this process
-//     is no node of a cluster.
+//   - Cluster, TransferLeadership, AddNode, RemoveNode and MoveNode are ErrInvalid: a store in
+//     this process is no node of a cluster.
 //   - SetSetting is ErrInvalid: the options of Open are those of the store until Close.
 //   - A panic of the engine, which is a bug, ends the process even if a caller recovers:
 //     what the engine's locks guard may be half changed.

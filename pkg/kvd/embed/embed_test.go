@@ -164,6 +164,7 @@ func TestTimingsAreThoseOfTheStore(t *testing.T) {
 	_, err = db.AddNode(t.Context(), "127.0.0.1:1", 0)
 	require.ErrorIs(t, err, kvd.ErrInvalid)
 	require.ErrorIs(t, db.RemoveNode(t.Context(), 1), kvd.ErrInvalid)
+	require.ErrorIs(t, db.MoveNode(t.Context(), 1, "127.0.0.1:1"), kvd.ErrInvalid)
 }
 
 // A directory is a store, whichever way it is used.

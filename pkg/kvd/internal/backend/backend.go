@@ -69,6 +69,8 @@ type Backend interface {
 	AddNode(ctx context.Context, peer string, replaces uint64) (AddedNode, error)
 	// RemoveNode takes a node out of the cluster.
 	RemoveNode(ctx context.Context, node uint64) error
+	// MoveNode changes the address of a node for the other nodes.
+	MoveNode(ctx context.Context, node uint64, peer string) error
 	// Backup begins a backup, which lasts until its Close or until ctx ends.
 	Backup(ctx context.Context) (Backup, error)
 	// Scrub verifies every checksum of the store's files, and calls told with its progress

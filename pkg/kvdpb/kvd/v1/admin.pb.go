@@ -607,6 +607,97 @@ func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
 	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
+// MoveNodeRequest names a node and its new address.
+type MoveNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Host and port at which the other nodes reach it from now on.
+	PeerAddress   string `protobuf:"bytes,2,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveNodeRequest) Reset() {
+	*x = MoveNodeRequest{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveNodeRequest) ProtoMessage() {}
+
+func (x *MoveNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveNodeRequest.ProtoReflect.Descriptor instead.
+func (*MoveNodeRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *MoveNodeRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *MoveNodeRequest) GetPeerAddress() string {
+	if x != nil {
+		return x.PeerAddress
+	}
+	return ""
+}
+
+// MoveNodeResponse acknowledges the request.
+type MoveNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveNodeResponse) Reset() {
+	*x = MoveNodeResponse{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveNodeResponse) ProtoMessage() {}
+
+func (x *MoveNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveNodeResponse.ProtoReflect.Descriptor instead.
+func (*MoveNodeResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
 // SetSettingRequest asks for the change of one setting.
 type SetSettingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -620,7 +711,7 @@ type SetSettingRequest struct {
 
 func (x *SetSettingRequest) Reset() {
 	*x = SetSettingRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	mi := &file_kvd_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -632,7 +723,7 @@ func (x *SetSettingRequest) String() string {
 func (*SetSettingRequest) ProtoMessage() {}
 
 func (x *SetSettingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	mi := &file_kvd_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -645,7 +736,7 @@ func (x *SetSettingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingRequest.ProtoReflect.Descriptor instead.
 func (*SetSettingRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetSettingRequest) GetName() string {
@@ -673,7 +764,7 @@ type SetSettingResponse struct {
 
 func (x *SetSettingResponse) Reset() {
 	*x = SetSettingResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[10]
+	mi := &file_kvd_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +776,7 @@ func (x *SetSettingResponse) String() string {
 func (*SetSettingResponse) ProtoMessage() {}
 
 func (x *SetSettingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[10]
+	mi := &file_kvd_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +789,7 @@ func (x *SetSettingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingResponse.ProtoReflect.Descriptor instead.
 func (*SetSettingResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetSettingResponse) GetBefore() string {
@@ -726,7 +817,7 @@ type ScrubRequest struct {
 
 func (x *ScrubRequest) Reset() {
 	*x = ScrubRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[11]
+	mi := &file_kvd_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +829,7 @@ func (x *ScrubRequest) String() string {
 func (*ScrubRequest) ProtoMessage() {}
 
 func (x *ScrubRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[11]
+	mi := &file_kvd_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +842,7 @@ func (x *ScrubRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubRequest.ProtoReflect.Descriptor instead.
 func (*ScrubRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ScrubRequest) GetBytesPerSecond() uint64 {
@@ -776,7 +867,7 @@ type ScrubResponse struct {
 
 func (x *ScrubResponse) Reset() {
 	*x = ScrubResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[12]
+	mi := &file_kvd_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +879,7 @@ func (x *ScrubResponse) String() string {
 func (*ScrubResponse) ProtoMessage() {}
 
 func (x *ScrubResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[12]
+	mi := &file_kvd_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +892,7 @@ func (x *ScrubResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubResponse.ProtoReflect.Descriptor instead.
 func (*ScrubResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ScrubResponse) GetFiles() uint32 {
@@ -851,7 +942,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[13]
+	mi := &file_kvd_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -863,7 +954,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[13]
+	mi := &file_kvd_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -876,7 +967,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Damage) GetFile() string {
@@ -934,7 +1025,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[14]
+	mi := &file_kvd_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +1037,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[14]
+	mi := &file_kvd_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1050,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BackupRequest) GetFile() string {
@@ -991,7 +1082,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[15]
+	mi := &file_kvd_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1094,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[15]
+	mi := &file_kvd_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1107,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BackupResponse) GetPart() isBackupResponse_Part {
@@ -1089,7 +1180,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[16]
+	mi := &file_kvd_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1192,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[16]
+	mi := &file_kvd_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1205,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BackupHeader) GetStoreId() uint64 {
@@ -1150,7 +1241,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[17]
+	mi := &file_kvd_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1253,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[17]
+	mi := &file_kvd_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1266,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BackupFile) GetName() string {
@@ -1205,7 +1296,7 @@ type BackupFileBegin struct {
 
 func (x *BackupFileBegin) Reset() {
 	*x = BackupFileBegin{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[18]
+	mi := &file_kvd_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1308,7 @@ func (x *BackupFileBegin) String() string {
 func (*BackupFileBegin) ProtoMessage() {}
 
 func (x *BackupFileBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[18]
+	mi := &file_kvd_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1321,7 @@ func (x *BackupFileBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFileBegin.ProtoReflect.Descriptor instead.
 func (*BackupFileBegin) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BackupFileBegin) GetChecksum() uint64 {
@@ -1258,7 +1349,7 @@ type ListSlowRequestsRequest struct {
 
 func (x *ListSlowRequestsRequest) Reset() {
 	*x = ListSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[19]
+	mi := &file_kvd_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1361,7 @@ func (x *ListSlowRequestsRequest) String() string {
 func (*ListSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[19]
+	mi := &file_kvd_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1374,7 @@ func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListSlowRequestsRequest) GetLimit() uint32 {
@@ -1308,7 +1399,7 @@ type ListSlowRequestsResponse struct {
 
 func (x *ListSlowRequestsResponse) Reset() {
 	*x = ListSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[20]
+	mi := &file_kvd_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1411,7 @@ func (x *ListSlowRequestsResponse) String() string {
 func (*ListSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[20]
+	mi := &file_kvd_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1424,7 @@ func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListSlowRequestsResponse) GetRequests() []*SlowRequest {
@@ -1366,7 +1457,7 @@ type ClearSlowRequestsRequest struct {
 
 func (x *ClearSlowRequestsRequest) Reset() {
 	*x = ClearSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[21]
+	mi := &file_kvd_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1469,7 @@ func (x *ClearSlowRequestsRequest) String() string {
 func (*ClearSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[21]
+	mi := &file_kvd_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1482,7 @@ func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 // ClearSlowRequestsResponse acknowledges the request.
@@ -1403,7 +1494,7 @@ type ClearSlowRequestsResponse struct {
 
 func (x *ClearSlowRequestsResponse) Reset() {
 	*x = ClearSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[22]
+	mi := &file_kvd_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1506,7 @@ func (x *ClearSlowRequestsResponse) String() string {
 func (*ClearSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[22]
+	mi := &file_kvd_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1519,7 @@ func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 // SlowRequest is a request that took at least as long as the threshold: a unary call,
@@ -1463,7 +1554,7 @@ type SlowRequest struct {
 
 func (x *SlowRequest) Reset() {
 	*x = SlowRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[23]
+	mi := &file_kvd_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1566,7 @@ func (x *SlowRequest) String() string {
 func (*SlowRequest) ProtoMessage() {}
 
 func (x *SlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[23]
+	mi := &file_kvd_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1579,7 @@ func (x *SlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
 func (*SlowRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SlowRequest) GetId() uint64 {
@@ -1616,7 +1707,11 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"'\n" +
 	"\x11RemoveNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\"\x14\n" +
-	"\x12RemoveNodeResponse\"=\n" +
+	"\x12RemoveNodeResponse\"H\n" +
+	"\x0fMoveNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12!\n" +
+	"\fpeer_address\x18\x02 \x01(\tR\vpeerAddress\"\x12\n" +
+	"\x10MoveNodeResponse\"=\n" +
 	"\x11SetSettingRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"B\n" +
@@ -1679,7 +1774,7 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\rrequest_bytes\x18\t \x01(\x04R\frequestBytes\x12\x19\n" +
 	"\btotal_ns\x18\n" +
 	" \x01(\x04R\atotalNs\x12)\n" +
-	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\x9c\x05\n" +
+	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\xdb\x05\n" +
 	"\fAdminService\x12U\n" +
 	"\x10ListSlowRequests\x12\x1f.kvd.v1.ListSlowRequestsRequest\x1a .kvd.v1.ListSlowRequestsResponse\x12X\n" +
 	"\x11ClearSlowRequests\x12 .kvd.v1.ClearSlowRequestsRequest\x1a!.kvd.v1.ClearSlowRequestsResponse\x12;\n" +
@@ -1692,7 +1787,8 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\x12TransferLeadership\x12!.kvd.v1.TransferLeadershipRequest\x1a\".kvd.v1.TransferLeadershipResponse\x12:\n" +
 	"\aAddNode\x12\x16.kvd.v1.AddNodeRequest\x1a\x17.kvd.v1.AddNodeResponse\x12C\n" +
 	"\n" +
-	"RemoveNode\x12\x19.kvd.v1.RemoveNodeRequest\x1a\x1a.kvd.v1.RemoveNodeResponseB.Z,github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1;kvdpbb\x06proto3"
+	"RemoveNode\x12\x19.kvd.v1.RemoveNodeRequest\x1a\x1a.kvd.v1.RemoveNodeResponse\x12=\n" +
+	"\bMoveNode\x12\x17.kvd.v1.MoveNodeRequest\x1a\x18.kvd.v1.MoveNodeResponseB.Z,github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1;kvdpbb\x06proto3"
 
 var (
 	file_kvd_v1_admin_proto_rawDescOnce sync.Once
@@ -1706,7 +1802,7 @@ func file_kvd_v1_admin_proto_rawDescGZIP() []byte {
 	return file_kvd_v1_admin_proto_rawDescData
 }
 
-var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_kvd_v1_admin_proto_goTypes = []any{
 	(*GetClusterRequest)(nil),          // 0: kvd.v1.GetClusterRequest
 	(*GetClusterResponse)(nil),         // 1: kvd.v1.GetClusterResponse
@@ -1717,53 +1813,57 @@ var file_kvd_v1_admin_proto_goTypes = []any{
 	(*AddNodeResponse)(nil),            // 6: kvd.v1.AddNodeResponse
 	(*RemoveNodeRequest)(nil),          // 7: kvd.v1.RemoveNodeRequest
 	(*RemoveNodeResponse)(nil),         // 8: kvd.v1.RemoveNodeResponse
-	(*SetSettingRequest)(nil),          // 9: kvd.v1.SetSettingRequest
-	(*SetSettingResponse)(nil),         // 10: kvd.v1.SetSettingResponse
-	(*ScrubRequest)(nil),               // 11: kvd.v1.ScrubRequest
-	(*ScrubResponse)(nil),              // 12: kvd.v1.ScrubResponse
-	(*Damage)(nil),                     // 13: kvd.v1.Damage
-	(*BackupRequest)(nil),              // 14: kvd.v1.BackupRequest
-	(*BackupResponse)(nil),             // 15: kvd.v1.BackupResponse
-	(*BackupHeader)(nil),               // 16: kvd.v1.BackupHeader
-	(*BackupFile)(nil),                 // 17: kvd.v1.BackupFile
-	(*BackupFileBegin)(nil),            // 18: kvd.v1.BackupFileBegin
-	(*ListSlowRequestsRequest)(nil),    // 19: kvd.v1.ListSlowRequestsRequest
-	(*ListSlowRequestsResponse)(nil),   // 20: kvd.v1.ListSlowRequestsResponse
-	(*ClearSlowRequestsRequest)(nil),   // 21: kvd.v1.ClearSlowRequestsRequest
-	(*ClearSlowRequestsResponse)(nil),  // 22: kvd.v1.ClearSlowRequestsResponse
-	(*SlowRequest)(nil),                // 23: kvd.v1.SlowRequest
-	nil,                                // 24: kvd.v1.AddNodeResponse.MembersEntry
-	(*Timings)(nil),                    // 25: kvd.v1.Timings
+	(*MoveNodeRequest)(nil),            // 9: kvd.v1.MoveNodeRequest
+	(*MoveNodeResponse)(nil),           // 10: kvd.v1.MoveNodeResponse
+	(*SetSettingRequest)(nil),          // 11: kvd.v1.SetSettingRequest
+	(*SetSettingResponse)(nil),         // 12: kvd.v1.SetSettingResponse
+	(*ScrubRequest)(nil),               // 13: kvd.v1.ScrubRequest
+	(*ScrubResponse)(nil),              // 14: kvd.v1.ScrubResponse
+	(*Damage)(nil),                     // 15: kvd.v1.Damage
+	(*BackupRequest)(nil),              // 16: kvd.v1.BackupRequest
+	(*BackupResponse)(nil),             // 17: kvd.v1.BackupResponse
+	(*BackupHeader)(nil),               // 18: kvd.v1.BackupHeader
+	(*BackupFile)(nil),                 // 19: kvd.v1.BackupFile
+	(*BackupFileBegin)(nil),            // 20: kvd.v1.BackupFileBegin
+	(*ListSlowRequestsRequest)(nil),    // 21: kvd.v1.ListSlowRequestsRequest
+	(*ListSlowRequestsResponse)(nil),   // 22: kvd.v1.ListSlowRequestsResponse
+	(*ClearSlowRequestsRequest)(nil),   // 23: kvd.v1.ClearSlowRequestsRequest
+	(*ClearSlowRequestsResponse)(nil),  // 24: kvd.v1.ClearSlowRequestsResponse
+	(*SlowRequest)(nil),                // 25: kvd.v1.SlowRequest
+	nil,                                // 26: kvd.v1.AddNodeResponse.MembersEntry
+	(*Timings)(nil),                    // 27: kvd.v1.Timings
 }
 var file_kvd_v1_admin_proto_depIdxs = []int32{
 	2,  // 0: kvd.v1.GetClusterResponse.nodes:type_name -> kvd.v1.ClusterNode
-	24, // 1: kvd.v1.AddNodeResponse.members:type_name -> kvd.v1.AddNodeResponse.MembersEntry
-	13, // 2: kvd.v1.ScrubResponse.damage:type_name -> kvd.v1.Damage
-	16, // 3: kvd.v1.BackupResponse.header:type_name -> kvd.v1.BackupHeader
-	18, // 4: kvd.v1.BackupResponse.begin:type_name -> kvd.v1.BackupFileBegin
-	17, // 5: kvd.v1.BackupHeader.files:type_name -> kvd.v1.BackupFile
-	23, // 6: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
-	25, // 7: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
-	19, // 8: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
-	21, // 9: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
-	14, // 10: kvd.v1.AdminService.Backup:input_type -> kvd.v1.BackupRequest
-	11, // 11: kvd.v1.AdminService.Scrub:input_type -> kvd.v1.ScrubRequest
-	9,  // 12: kvd.v1.AdminService.SetSetting:input_type -> kvd.v1.SetSettingRequest
+	26, // 1: kvd.v1.AddNodeResponse.members:type_name -> kvd.v1.AddNodeResponse.MembersEntry
+	15, // 2: kvd.v1.ScrubResponse.damage:type_name -> kvd.v1.Damage
+	18, // 3: kvd.v1.BackupResponse.header:type_name -> kvd.v1.BackupHeader
+	20, // 4: kvd.v1.BackupResponse.begin:type_name -> kvd.v1.BackupFileBegin
+	19, // 5: kvd.v1.BackupHeader.files:type_name -> kvd.v1.BackupFile
+	25, // 6: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
+	27, // 7: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
+	21, // 8: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
+	23, // 9: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
+	16, // 10: kvd.v1.AdminService.Backup:input_type -> kvd.v1.BackupRequest
+	13, // 11: kvd.v1.AdminService.Scrub:input_type -> kvd.v1.ScrubRequest
+	11, // 12: kvd.v1.AdminService.SetSetting:input_type -> kvd.v1.SetSettingRequest
 	0,  // 13: kvd.v1.AdminService.GetCluster:input_type -> kvd.v1.GetClusterRequest
 	3,  // 14: kvd.v1.AdminService.TransferLeadership:input_type -> kvd.v1.TransferLeadershipRequest
 	5,  // 15: kvd.v1.AdminService.AddNode:input_type -> kvd.v1.AddNodeRequest
 	7,  // 16: kvd.v1.AdminService.RemoveNode:input_type -> kvd.v1.RemoveNodeRequest
-	20, // 17: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
-	22, // 18: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
-	15, // 19: kvd.v1.AdminService.Backup:output_type -> kvd.v1.BackupResponse
-	12, // 20: kvd.v1.AdminService.Scrub:output_type -> kvd.v1.ScrubResponse
-	10, // 21: kvd.v1.AdminService.SetSetting:output_type -> kvd.v1.SetSettingResponse
-	1,  // 22: kvd.v1.AdminService.GetCluster:output_type -> kvd.v1.GetClusterResponse
-	4,  // 23: kvd.v1.AdminService.TransferLeadership:output_type -> kvd.v1.TransferLeadershipResponse
-	6,  // 24: kvd.v1.AdminService.AddNode:output_type -> kvd.v1.AddNodeResponse
-	8,  // 25: kvd.v1.AdminService.RemoveNode:output_type -> kvd.v1.RemoveNodeResponse
-	17, // [17:26] is the sub-list for method output_type
-	8,  // [8:17] is the sub-list for method input_type
+	9,  // 17: kvd.v1.AdminService.MoveNode:input_type -> kvd.v1.MoveNodeRequest
+	22, // 18: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
+	24, // 19: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
+	17, // 20: kvd.v1.AdminService.Backup:output_type -> kvd.v1.BackupResponse
+	14, // 21: kvd.v1.AdminService.Scrub:output_type -> kvd.v1.ScrubResponse
+	12, // 22: kvd.v1.AdminService.SetSetting:output_type -> kvd.v1.SetSettingResponse
+	1,  // 23: kvd.v1.AdminService.GetCluster:output_type -> kvd.v1.GetClusterResponse
+	4,  // 24: kvd.v1.AdminService.TransferLeadership:output_type -> kvd.v1.TransferLeadershipResponse
+	6,  // 25: kvd.v1.AdminService.AddNode:output_type -> kvd.v1.AddNodeResponse
+	8,  // 26: kvd.v1.AdminService.RemoveNode:output_type -> kvd.v1.RemoveNodeResponse
+	10, // 27: kvd.v1.AdminService.MoveNode:output_type -> kvd.v1.MoveNodeResponse
+	18, // [18:28] is the sub-list for method output_type
+	8,  // [8:18] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -1775,7 +1875,7 @@ func file_kvd_v1_admin_proto_init() {
 		return
 	}
 	file_kvd_v1_kv_proto_init()
-	file_kvd_v1_admin_proto_msgTypes[15].OneofWrappers = []any{
+	file_kvd_v1_admin_proto_msgTypes[17].OneofWrappers = []any{
 		(*BackupResponse_Header)(nil),
 		(*BackupResponse_Begin)(nil),
 		(*BackupResponse_Data)(nil),
@@ -1786,7 +1886,7 @@ func file_kvd_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_v1_admin_proto_rawDesc), len(file_kvd_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

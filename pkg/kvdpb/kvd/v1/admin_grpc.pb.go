@@ -27,6 +27,7 @@ const (
 	AdminService_TransferLeadership_FullMethodName = "/kvd.v1.AdminService/TransferLeadership"
 	AdminService_AddNode_FullMethodName            = "/kvd.v1.AdminService/AddNode"
 	AdminService_RemoveNode_FullMethodName         = "/kvd.v1.AdminService/RemoveNode"
+	AdminService_MoveNode_FullMethodName           = "/kvd.v1.AdminService/MoveNode"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -64,6 +65,9 @@ type AdminServiceClient interface {
 	// RemoveNode takes a node out of the cluster for ever; one that is not in it any more is no
 	// error. Any node passes it on to the one that leads.
 	RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error)
+	// MoveNode changes the address at which the other nodes reach a node. A node that has that
+	// address already is no error. Any node passes it on to the one that leads.
+	MoveNode(ctx context.Context, in *MoveNodeRequest, opts ...grpc.CallOption) (*MoveNodeResponse, error)
 }
 
 type adminServiceClient struct {
@@ -176,6 +180,16 @@ func (c *adminServiceClient) RemoveNode(ctx context.Context, in *RemoveNodeReque
 	return out, nil
 }
 
+func (c *adminServiceClient) MoveNode(ctx context.Context, in *MoveNodeRequest, opts ...grpc.CallOption) (*MoveNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MoveNodeResponse)
+	err := c.cc.Invoke(ctx, AdminService_MoveNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -211,6 +225,9 @@ type AdminServiceServer interface {
 	// RemoveNode takes a node out of the cluster for ever; one that is not in it any more is no
 	// error. Any node passes it on to the one that leads.
 	RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error)
+	// MoveNode changes the address at which the other nodes reach a node. A node that has that
+	// address already is no error. Any node passes it on to the one that leads.
+	MoveNode(context.Context, *MoveNodeRequest) (*MoveNodeResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -247,6 +264,9 @@ func (UnimplementedAdminServiceServer) AddNode(context.Context, *AddNodeRequest)
 }
 func (UnimplementedAdminServiceServer) RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveNode not implemented")
+}
+func (UnimplementedAdminServiceServer) MoveNode(context.Context, *MoveNodeRequest) (*MoveNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MoveNode not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -413,6 +433,24 @@ func _AdminService_RemoveNode_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_MoveNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MoveNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).MoveNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_MoveNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).MoveNode(ctx, req.(*MoveNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -447,6 +485,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveNode",
 			Handler:    _AdminService_RemoveNode_Handler,
+		},
+		{
+			MethodName: "MoveNode",
+			Handler:    _AdminService_MoveNode_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

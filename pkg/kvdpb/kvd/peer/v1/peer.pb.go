@@ -667,6 +667,7 @@ type AskRequest struct {
 	//	*AskRequest_Add
 	//	*AskRequest_Remove
 	//	*AskRequest_Describe
+	//	*AskRequest_Move
 	Question      isAskRequest_Question `protobuf_oneof:"question"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -754,6 +755,15 @@ func (x *AskRequest) GetDescribe() *NodeRecord {
 	return nil
 }
 
+func (x *AskRequest) GetMove() *MoveRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskRequest_Move); ok {
+			return x.Move
+		}
+	}
+	return nil
+}
+
 type isAskRequest_Question interface {
 	isAskRequest_Question()
 }
@@ -779,6 +789,10 @@ type AskRequest_Describe struct {
 	Describe *NodeRecord `protobuf:"bytes,5,opt,name=describe,proto3,oneof"`
 }
 
+type AskRequest_Move struct {
+	Move *MoveRequest `protobuf:"bytes,6,opt,name=move,proto3,oneof"`
+}
+
 func (*AskRequest_State) isAskRequest_Question() {}
 
 func (*AskRequest_Transfer) isAskRequest_Question() {}
@@ -788,6 +802,8 @@ func (*AskRequest_Add) isAskRequest_Question() {}
 func (*AskRequest_Remove) isAskRequest_Question() {}
 
 func (*AskRequest_Describe) isAskRequest_Question() {}
+
+func (*AskRequest_Move) isAskRequest_Question() {}
 
 // StateRequest asks how the node is, and what it knows of the others.
 type StateRequest struct {
@@ -972,6 +988,59 @@ func (x *RemoveRequest) GetNode() uint64 {
 	return 0
 }
 
+// MoveRequest asks to change the address of a node for the other nodes.
+type MoveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Peer          string                 `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveRequest) Reset() {
+	*x = MoveRequest{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveRequest) ProtoMessage() {}
+
+func (x *MoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
+func (*MoveRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *MoveRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *MoveRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
 // AskResponse is the answer to a question.
 type AskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -992,7 +1061,7 @@ type AskResponse struct {
 
 func (x *AskResponse) Reset() {
 	*x = AskResponse{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1073,7 @@ func (x *AskResponse) String() string {
 func (*AskResponse) ProtoMessage() {}
 
 func (x *AskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1086,7 @@ func (x *AskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResponse.ProtoReflect.Descriptor instead.
 func (*AskResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AskResponse) GetReason() string {
@@ -1116,7 +1185,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1197,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1210,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NodeState) GetNode() uint64 {
@@ -1212,7 +1281,7 @@ type SeenNode struct {
 
 func (x *SeenNode) Reset() {
 	*x = SeenNode{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1293,7 @@ func (x *SeenNode) String() string {
 func (*SeenNode) ProtoMessage() {}
 
 func (x *SeenNode) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1306,7 @@ func (x *SeenNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeenNode.ProtoReflect.Descriptor instead.
 func (*SeenNode) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SeenNode) GetNode() uint64 {
@@ -1297,7 +1366,7 @@ type AddedNode struct {
 
 func (x *AddedNode) Reset() {
 	*x = AddedNode{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1378,7 @@ func (x *AddedNode) String() string {
 func (*AddedNode) ProtoMessage() {}
 
 func (x *AddedNode) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1391,7 @@ func (x *AddedNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddedNode.ProtoReflect.Descriptor instead.
 func (*AddedNode) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AddedNode) GetNode() uint64 {
@@ -1369,7 +1438,7 @@ type Configuration struct {
 
 func (x *Configuration) Reset() {
 	*x = Configuration{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1450,7 @@ func (x *Configuration) String() string {
 func (*Configuration) ProtoMessage() {}
 
 func (x *Configuration) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1463,7 @@ func (x *Configuration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configuration.ProtoReflect.Descriptor instead.
 func (*Configuration) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Configuration) GetState() []byte {
@@ -1442,7 +1511,7 @@ type NodeRecord struct {
 
 func (x *NodeRecord) Reset() {
 	*x = NodeRecord{}
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1523,7 @@ func (x *NodeRecord) String() string {
 func (*NodeRecord) ProtoMessage() {}
 
 func (x *NodeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1536,7 @@ func (x *NodeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRecord.ProtoReflect.Descriptor instead.
 func (*NodeRecord) Descriptor() ([]byte, []int) {
-	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeRecord) GetNode() uint64 {
@@ -1549,14 +1618,15 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\x05files\x18\x03 \x03(\v2\x11.kvd.peer.v1.FileR\x05files\"0\n" +
 	"\x04File\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xa1\x02\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xd1\x02\n" +
 	"\n" +
 	"AskRequest\x121\n" +
 	"\x05state\x18\x01 \x01(\v2\x19.kvd.peer.v1.StateRequestH\x00R\x05state\x12:\n" +
 	"\btransfer\x18\x02 \x01(\v2\x1c.kvd.peer.v1.TransferRequestH\x00R\btransfer\x12+\n" +
 	"\x03add\x18\x03 \x01(\v2\x17.kvd.peer.v1.AddRequestH\x00R\x03add\x124\n" +
 	"\x06remove\x18\x04 \x01(\v2\x1a.kvd.peer.v1.RemoveRequestH\x00R\x06remove\x125\n" +
-	"\bdescribe\x18\x05 \x01(\v2\x17.kvd.peer.v1.NodeRecordH\x00R\bdescribeB\n" +
+	"\bdescribe\x18\x05 \x01(\v2\x17.kvd.peer.v1.NodeRecordH\x00R\bdescribe\x12.\n" +
+	"\x04move\x18\x06 \x01(\v2\x18.kvd.peer.v1.MoveRequestH\x00R\x04moveB\n" +
 	"\n" +
 	"\bquestion\"\x0e\n" +
 	"\fStateRequest\"!\n" +
@@ -1567,7 +1637,10 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x1a\n" +
 	"\breplaces\x18\x02 \x01(\x04R\breplaces\"#\n" +
 	"\rRemoveRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\x04R\x04node\"\xe5\x01\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\"5\n" +
+	"\vMoveRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x12\n" +
+	"\x04peer\x18\x02 \x01(\tR\x04peer\"\xe5\x01\n" +
 	"\vAskResponse\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
@@ -1634,7 +1707,7 @@ func file_kvd_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_kvd_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kvd_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_kvd_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_kvd_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                // 0: kvd.peer.v1.Lane
 	(*Hello)(nil),            // 1: kvd.peer.v1.Hello
@@ -1651,12 +1724,13 @@ var file_kvd_peer_v1_peer_proto_goTypes = []any{
 	(*TransferRequest)(nil),  // 12: kvd.peer.v1.TransferRequest
 	(*AddRequest)(nil),       // 13: kvd.peer.v1.AddRequest
 	(*RemoveRequest)(nil),    // 14: kvd.peer.v1.RemoveRequest
-	(*AskResponse)(nil),      // 15: kvd.peer.v1.AskResponse
-	(*NodeState)(nil),        // 16: kvd.peer.v1.NodeState
-	(*SeenNode)(nil),         // 17: kvd.peer.v1.SeenNode
-	(*AddedNode)(nil),        // 18: kvd.peer.v1.AddedNode
-	(*Configuration)(nil),    // 19: kvd.peer.v1.Configuration
-	(*NodeRecord)(nil),       // 20: kvd.peer.v1.NodeRecord
+	(*MoveRequest)(nil),      // 15: kvd.peer.v1.MoveRequest
+	(*AskResponse)(nil),      // 16: kvd.peer.v1.AskResponse
+	(*NodeState)(nil),        // 17: kvd.peer.v1.NodeState
+	(*SeenNode)(nil),         // 18: kvd.peer.v1.SeenNode
+	(*AddedNode)(nil),        // 19: kvd.peer.v1.AddedNode
+	(*Configuration)(nil),    // 20: kvd.peer.v1.Configuration
+	(*NodeRecord)(nil),       // 21: kvd.peer.v1.NodeRecord
 }
 var file_kvd_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: kvd.peer.v1.Hello.lane:type_name -> kvd.peer.v1.Lane
@@ -1666,25 +1740,26 @@ var file_kvd_peer_v1_peer_proto_depIdxs = []int32{
 	12, // 4: kvd.peer.v1.AskRequest.transfer:type_name -> kvd.peer.v1.TransferRequest
 	13, // 5: kvd.peer.v1.AskRequest.add:type_name -> kvd.peer.v1.AddRequest
 	14, // 6: kvd.peer.v1.AskRequest.remove:type_name -> kvd.peer.v1.RemoveRequest
-	20, // 7: kvd.peer.v1.AskRequest.describe:type_name -> kvd.peer.v1.NodeRecord
-	16, // 8: kvd.peer.v1.AskResponse.state:type_name -> kvd.peer.v1.NodeState
-	18, // 9: kvd.peer.v1.AskResponse.added:type_name -> kvd.peer.v1.AddedNode
-	17, // 10: kvd.peer.v1.NodeState.others:type_name -> kvd.peer.v1.SeenNode
-	20, // 11: kvd.peer.v1.AddedNode.nodes:type_name -> kvd.peer.v1.NodeRecord
-	20, // 12: kvd.peer.v1.Configuration.nodes:type_name -> kvd.peer.v1.NodeRecord
-	2,  // 13: kvd.peer.v1.PeerService.Messages:input_type -> kvd.peer.v1.Packet
-	6,  // 14: kvd.peer.v1.PeerService.Files:input_type -> kvd.peer.v1.FilesRequest
-	4,  // 15: kvd.peer.v1.PeerService.Compare:input_type -> kvd.peer.v1.CompareRequest
-	10, // 16: kvd.peer.v1.PeerService.Ask:input_type -> kvd.peer.v1.AskRequest
-	3,  // 17: kvd.peer.v1.PeerService.Messages:output_type -> kvd.peer.v1.MessagesResponse
-	7,  // 18: kvd.peer.v1.PeerService.Files:output_type -> kvd.peer.v1.FilesResponse
-	5,  // 19: kvd.peer.v1.PeerService.Compare:output_type -> kvd.peer.v1.CompareResponse
-	15, // 20: kvd.peer.v1.PeerService.Ask:output_type -> kvd.peer.v1.AskResponse
-	17, // [17:21] is the sub-list for method output_type
-	13, // [13:17] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	21, // 7: kvd.peer.v1.AskRequest.describe:type_name -> kvd.peer.v1.NodeRecord
+	15, // 8: kvd.peer.v1.AskRequest.move:type_name -> kvd.peer.v1.MoveRequest
+	17, // 9: kvd.peer.v1.AskResponse.state:type_name -> kvd.peer.v1.NodeState
+	19, // 10: kvd.peer.v1.AskResponse.added:type_name -> kvd.peer.v1.AddedNode
+	18, // 11: kvd.peer.v1.NodeState.others:type_name -> kvd.peer.v1.SeenNode
+	21, // 12: kvd.peer.v1.AddedNode.nodes:type_name -> kvd.peer.v1.NodeRecord
+	21, // 13: kvd.peer.v1.Configuration.nodes:type_name -> kvd.peer.v1.NodeRecord
+	2,  // 14: kvd.peer.v1.PeerService.Messages:input_type -> kvd.peer.v1.Packet
+	6,  // 15: kvd.peer.v1.PeerService.Files:input_type -> kvd.peer.v1.FilesRequest
+	4,  // 16: kvd.peer.v1.PeerService.Compare:input_type -> kvd.peer.v1.CompareRequest
+	10, // 17: kvd.peer.v1.PeerService.Ask:input_type -> kvd.peer.v1.AskRequest
+	3,  // 18: kvd.peer.v1.PeerService.Messages:output_type -> kvd.peer.v1.MessagesResponse
+	7,  // 19: kvd.peer.v1.PeerService.Files:output_type -> kvd.peer.v1.FilesResponse
+	5,  // 20: kvd.peer.v1.PeerService.Compare:output_type -> kvd.peer.v1.CompareResponse
+	16, // 21: kvd.peer.v1.PeerService.Ask:output_type -> kvd.peer.v1.AskResponse
+	18, // [18:22] is the sub-list for method output_type
+	14, // [14:18] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_kvd_peer_v1_peer_proto_init() }
@@ -1698,8 +1773,9 @@ func file_kvd_peer_v1_peer_proto_init() {
 		(*AskRequest_Add)(nil),
 		(*AskRequest_Remove)(nil),
 		(*AskRequest_Describe)(nil),
+		(*AskRequest_Move)(nil),
 	}
-	file_kvd_peer_v1_peer_proto_msgTypes[14].OneofWrappers = []any{
+	file_kvd_peer_v1_peer_proto_msgTypes[15].OneofWrappers = []any{
 		(*AskResponse_State)(nil),
 		(*AskResponse_Transferred)(nil),
 		(*AskResponse_Added)(nil),
@@ -1710,7 +1786,7 @@ func file_kvd_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_peer_v1_peer_proto_rawDesc), len(file_kvd_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
