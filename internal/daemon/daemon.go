@@ -279,11 +279,13 @@ func (s *process) open(ctx context.Context) error {
 		SlowTime: c.SlowTime, SlowEntries: c.SlowCount, SlowHideKeys: c.SlowHide,
 		SetSetting: s.setSetting,
 		Cluster:    s.cluster.operated(),
+		Forward:    s.cluster.forwarder(),
 		ReportError: func(id, method string, err error) {
 			s.log.Error("request failed", zap.String("request", id), zap.String("method", method), zap.Error(err))
 		},
 	}, Protocols()...)
 	s.server.Store(srv)
+	s.cluster.serveForwards(srv)
 	s.applyLive()
 	s.publishReady()
 	s.enterPhase()

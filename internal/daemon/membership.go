@@ -19,6 +19,7 @@ import (
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/replicated"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/forward"
 	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
 )
 
@@ -38,7 +39,10 @@ type membership struct {
 	notNoted string          // why NODE was not written last; empty: it was
 }
 
-var _ service.Cluster = (*membership)(nil)
+var (
+	_ service.Cluster   = (*membership)(nil)
+	_ service.Forwarder = (*membership)(nil)
+)
 
 const (
 	// askWait bounds how long a node waits for an answer about the state of another one.
@@ -58,6 +62,26 @@ func (c *clusterNode) operated() service.Cluster {
 		return nil
 	}
 	return c.nodes
+}
+
+// forwarder returns what reaches the leader; nil: the store belongs to no cluster.
+func (c *clusterNode) forwarder() service.Forwarder {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes == nil {
+		return nil
+	}
+	return c.nodes
+}
+
+// serveForwards lets other nodes forward writes of their clients to this one.
+func (c *clusterNode) serveForwards(s *service.Server) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.network != nil {
+		r := forward.NewReceiver(s)
+		c.network.ServeForwards(func(ctx context.Context, f *peer.Forwarded) error { return r.Perform(ctx, f.From, f.Head, f) })
+	}
 }
 
 // answer answers a question of another node.
@@ -325,6 +349,22 @@ func (m *membership) askOnce(ctx context.Context, q *peerpb.AskRequest) (*peerpb
 		return nil, err
 	}
 	return a, refusalOf(a)
+}
+
+// Forward implements service.Forwarder.
+func (m *membership) Forward(ctx context.Context, w *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
+	leader, address := m.log.Leader()
+	if leader == 0 || leader == m.node { // nothing was done, and the client tries again
+		return nil, &kv.NotLeaderError{Leader: leader, Address: address}
+	}
+	outcome, answer, err := m.network.Forward(ctx, leader, forward.HeadOf(w), w.Message)
+	switch {
+	case errors.Is(err, peer.ErrUnreachable), errors.Is(err, kv.ErrInvalidArgument): // it is no member any more
+		return nil, &kv.NotLeaderError{Leader: leader, Address: address, Unreachable: true}
+	case err != nil:
+		return nil, err
+	}
+	return forward.AnswerOf(outcome, answer), nil
 }
 
 // unreachable is the error of a leader that does not answer.

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -26,6 +30,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // status waits until a node describes the cluster as wanted.
@@ -38,6 +43,16 @@ func (r *running) status(want func(*kvd.Cluster) bool) (c kvd.Cluster) {
 		return want(&c)
 	})
 	return c
+}
+
+// hint returns what a node that does not lead tells clients that go to the leader themselves.
+func (r *running) hint(ctx context.Context) error {
+	conn, err := grpc.NewClient(r.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(r.t, err)
+	defer func() { require.NoError(r.t, conn.Close()) }()
+	ctx = metadata.AppendToOutgoingContext(ctx, kvdpb.FollowsLeaderHeader, "1")
+	_, err = kvdpb.NewKVServiceClient(conn).Put(ctx, &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k")}})
+	return err
 }
 
 // nodeIn returns a node of a cluster; without its id if it is not there.
@@ -98,7 +113,7 @@ func TestMembership(t *testing.T) {
 	})
 	nodes[1].status(func(c *kvd.Cluster) bool { return c.Leader == other })
 	testwait.Until(t, func() bool { return nodes[other].client.Put(t.Context(), []byte("k"), []byte("v")) == nil }) // once its tenure has begun
-	err := nodes[other%3+1].client.Put(t.Context(), []byte("k"), []byte("x"))
+	err := nodes[other%3+1].hint(t.Context())
 	require.ErrorContains(t, err, "at "+nodes[other].addr)
 
 	// Node 4 joins, and is started: it gets what there is, and votes.

@@ -55,6 +55,11 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		return e.applyConditional(ctx, to, t.Batch, o, &watch)
 	}
 	p := e.newProposal(to, t.Batch, o)
+	if t.Elsewhere {
+		if err := e.waitVisible(ctx, to, t.ReadVersion); err != nil {
+			return e.applied(ctx, p, err)
+		}
+	}
 	if err := e.checkReadVersion(to, t); err != nil {
 		// The caller concludes that no attempt was or will be applied, which only the leader knows.
 		if unsure := e.confirm(ctx, to); unsure != nil {

@@ -31,13 +31,16 @@ func (e *Engine) Epoch() uint64 { return e.epoch }
 // older copy gives the same numbers out again. The epoch detects that; for a client that
 // sends no epoch, a version that the store has not reached yet does.
 //
+// A version that was read on another node of the cluster was committed, and has the same number
+// here. The store has reached it, since Commit waits for that.
+//
 // Between two tenures of a member another node may have led, and refused an attempt at the
 // transaction because of its epoch, after an attempt that is still on its way to this one. The
 // client was told that nothing will be applied, so this member refuses what was read before its
 // tenure.
 func (e *Engine) checkReadVersion(to *writers, t *kv.Transaction) error {
 	switch opened := e.recovery.NextSeq - 1; {
-	case t.Epoch != 0 && t.Epoch != e.epoch:
+	case t.Epoch != 0 && t.Epoch != e.epoch && !t.Elsewhere:
 		return fmt.Errorf("%w: version %d is from another epoch of the store: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion)
 	case t.ReadVersion < opened:
 		return fmt.Errorf("%w: version %d, and the store was opened at version %d: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion, opened)

@@ -10,10 +10,10 @@
 //	N2. A message reaches the Receiver only if its sender is the node whose stream it comes
 //	    by, a member of this cluster, and means this node and this group. A member may pass
 //	    on the reads of another member.
-//	N3. The bytes of a stranger cost bounded memory: 64 connections of 1 MiB each, which end
-//	    if they are idle, and make room for newer ones. They keep no member out, unless the stranger
-//	    connects so fast that a member cannot say which node it is in between. Before a call is known to be a member's, nothing of it is decoded but
-//	    a Hello of at most 256 bytes.
+//	N3. The bytes of a stranger cost bounded memory: 64 connections of 1 MiB each, with 64 calls,
+//	    which end if they are idle, and make room for newer ones. They keep no member out, unless
+//	    the stranger connects so fast that a member cannot say which node it is in between. Before
+//	    a call is known to be a member's, nothing of it is decoded but a Hello of at most 256 bytes.
 //	N4. Close ends all goroutines.
 //
 // # Lanes
@@ -61,6 +61,15 @@
 //
 // By the connection of its short messages a node also asks another one, such as how far that has
 // come ([Network.Ask], [Network.Answer]).
+//
+// # Forwarded writes
+//
+// A node that does not lead has the one that does perform writes of its own clients
+// ([Network.Forward], [Network.ServeForwards]), by a connection of its own: up to 64 at a time,
+// each a call with the deadline of the client. The write begins when all of it has come, so a
+// call that breaks before has done nothing; one that breaks later has an unknown outcome. What
+// the write is, and who may ask for it, is for package service/forward. A member is trusted with
+// that: it may lead itself, and then nothing judges what it proposes.
 //
 // # Files
 //

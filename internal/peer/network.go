@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// maxConns bounds the connections of the listener: three of each of a dozen nodes, and old ones. See
+	// maxConns bounds the connections of the listener: four of each of a dozen nodes, and old ones. See
 	// door.
 	maxConns = 64
 	// handshakeWait and idleWait end the connections of strangers.
@@ -36,7 +36,9 @@ const (
 	pingWait  = 5 * time.Second
 
 	headerListBytes = 4 << 10
-	streamsPerConn  = 4
+	// forwardsPerConn is how many calls a connection has at a time: of those that forward writes
+	// some have many. Guessed: as many writes as a sync or two take together.
+	forwardsPerConn = 64
 	windowBytes     = 1 << 20 // of a stream: what a node receives before it looks at it
 )
 
@@ -85,6 +87,7 @@ type Network struct {
 	hear        atomic.Pointer[func(uint64, Digest) Digest]
 	answer      atomic.Pointer[func(context.Context, uint64, *peerpb.AskRequest) (*peerpb.AskResponse, error)]
 	judge       atomic.Pointer[func(node, store uint64) error]
+	perform     atomic.Pointer[func(context.Context, *Forwarded) error]
 	sending     atomic.Bool   // files, to one other node
 	stallWait   time.Duration // see the constant
 	firstPause  time.Duration // minPause
@@ -115,6 +118,7 @@ type member struct {
 	creds          credentials.TransportCredentials
 	cancel         context.CancelFunc
 	small, appends *lane
+	forwards       *grpc.ClientConn // nil: it was not made
 
 	sentMessages, sentBytes, received, unwanted atomic.Uint64
 
@@ -151,7 +155,7 @@ func New(o Options) (*Network, error) {
 		grpc.Creds(creds),
 		grpc.MaxRecvMsgSize(packetBytes+packetOverhead),
 		grpc.MaxHeaderListSize(headerListBytes),
-		grpc.MaxConcurrentStreams(streamsPerConn),
+		grpc.MaxConcurrentStreams(forwardsPerConn),
 		grpc.ConnectionTimeout(handshakeWait),
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
@@ -280,6 +284,11 @@ func (n *Network) newMember(id uint64, address string) (*member, error) {
 		}
 		*l.to = &lane{network: n, to: m, kind: l.kind, queue: newQueue(l.bytes), conn: conn, called: make(chan struct{}, 1)}
 	}
+	var err error
+	if m.forwards, err = dial(address, creds); err != nil {
+		m.close()
+		return nil, fmt.Errorf("%w: address of node %d: %w", kv.ErrInvalidArgument, id, err)
+	}
 	return m, nil
 }
 
@@ -327,6 +336,9 @@ func (m *member) close() {
 	}
 	for _, l := range m.lanes() {
 		_ = l.conn.Close() // its streams end; nothing else can fail
+	}
+	if m.forwards != nil {
+		_ = m.forwards.Close() // likewise
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -30,7 +30,8 @@
 // Every node answers reads, linearizably: it asks the leader for its commit index, by a round
 // that all reads of the moment share, and shows what is applied up to there first. Snapshots
 // and scans are of the node that they begin on. Writes, transactions and conditions are for the
-// leader; other nodes refuse them with a kv.NotLeaderError.
+// leader; other nodes refuse them with a kv.NotLeaderError, upon which package service/forward
+// has the leader perform them.
 //
 // # Time
 //
@@ -157,5 +158,8 @@
 //   - A scrub leaves out the segment of the log that is written to.
 //   - A store so large that its digest takes over an hour, at a
 //     twentieth of a processor, is not compared.
-//   - Stale reads, and forwarding of writes to the leader.
+//   - Operations in frames are not forwarded to the leader, and a transaction that has read on
+//     another node than the leader is refused once the leader's memtables do not reach back
+//     to its version.
+//   - Stale reads.
 package replicated

@@ -37,6 +37,9 @@ func (m *Memory) Isolate(node uint64, cut bool) {
 	m.isolated[node] = cut
 }
 
+// Connects reports whether a message of one node would come to another.
+func (m *Memory) Connects(from, to uint64) bool { return m.way(from, to) != nil }
+
 // way returns the log that a message is for, nil if it is lost.
 func (m *Memory) way(from, to uint64) *Log {
 	m.mu.Lock()

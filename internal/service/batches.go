@@ -73,6 +73,7 @@ func (s *Server) ApplyEach(ctx context.Context, c *Call, mutations []Mutation, o
 // Transaction is what a client has read and wants to write.
 type Transaction struct {
 	ReadVersion, Epoch uint64
+	Elsewhere          bool     // as in kv.Transaction
 	Keys, Expiring     [][]byte // as in kv.Transaction
 	Ranges             []kv.Range
 	Mutations          []Mutation
@@ -105,7 +106,7 @@ func (s *Server) transactionOf(caller *Caller, t *Transaction) (*kv.Transaction,
 	if err != nil {
 		return nil, err
 	}
-	txn := &kv.Transaction{ReadVersion: at, Epoch: t.Epoch, Keys: t.Keys, Expiring: t.Expiring, Ranges: t.Ranges, Batch: batch}
+	txn := &kv.Transaction{ReadVersion: at, Epoch: t.Epoch, Elsewhere: t.Elsewhere, Keys: t.Keys, Expiring: t.Expiring, Ranges: t.Ranges, Batch: batch}
 	bytes := batch.Bytes()
 	for _, keys := range [][][]byte{t.Keys, t.Expiring} {
 		for i, key := range keys {

@@ -50,6 +50,9 @@ type Call struct {
 	Charged int           // bytes of the request, as Server.Charge took them
 	// Budget bounds what the request reads. Its owner charges it to Server.Memory.
 	Budget kv.ReadBudget
+	// PeerEpoch is that of the store of the node that forwarded the request; 0: it came from
+	// its client.
+	PeerEpoch uint64
 
 	meter   callMeter // of Budget
 	entered time.Time // the store, the last time
@@ -77,6 +80,17 @@ func (c *Call) leave() {
 	c.stages.LogWrite += c.current.LogWrite
 	c.stages.Sync += c.current.Sync
 }
+
+// Elsewhere counts a call of the store of another node, which perform makes. It returns where the
+// time went there; the way there and back counts as the gate's.
+func (c *Call) Elsewhere(perform func() trace.Stages) {
+	stages := c.enter()
+	*stages = perform()
+	c.leave()
+}
+
+// Stages returns where the store spent the time of the request.
+func (c *Call) Stages() trace.Stages { return c.stages }
 
 // Store returns how long the store had the request, with the wait for room in it. Zero:
 // the request did not come as far as the store.

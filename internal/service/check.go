@@ -114,6 +114,9 @@ func VersionOf(v uint64) (kv.SeqNum, error) {
 	return kv.SeqNum(v), nil
 }
 
+// Epoch returns the random id of this opening of the store.
+func (s *Server) Epoch() uint64 { return s.store.Epoch() }
+
 // ReadVersion returns the version that a read asks for, if it is one of this opening
 // of the store, as far as the client says: an epoch of 0 is not checked.
 func (s *Server) ReadVersion(v, epoch uint64) (kv.SeqNum, error) {

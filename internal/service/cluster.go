@@ -5,8 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/reason"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // Cluster is what an operator may ask of a node of a cluster. The texts of its errors go to the
@@ -23,6 +25,30 @@ type Cluster interface {
 	Remove(ctx context.Context, node uint64) error
 	// Move changes the address of a node for the other nodes; one that it has is no error.
 	Move(ctx context.Context, node uint64, peer string) error
+}
+
+// Forwarder reaches the node that leads the cluster. Safe for concurrent use.
+type Forwarder interface {
+	// Forward has that node perform a write of a client. ctx has a deadline.
+	//
+	// Errors: a kv.NotLeaderError, and the cause of ctx: nothing was done; kv.ErrUncertain: it
+	// may have been done.
+	Forward(ctx context.Context, w *ForwardedWrite) (*ForwardedAnswer, error)
+}
+
+// ForwardedWrite is a write of a client that another node is to perform.
+type ForwardedWrite struct {
+	Method   string         // its full name
+	Message  []byte         // its request, encoded
+	Identity *auth.Identity // of the client; nil: this server knows none
+	Epoch    uint64         // of the store of this server
+}
+
+// ForwardedAnswer is what has come of it.
+type ForwardedAnswer struct {
+	Err     *Error // why it failed; nil: it succeeded
+	Message []byte // its answer, encoded
+	Stages  trace.Stages
 }
 
 // ClusterStatus describes a cluster as one of its nodes sees it.

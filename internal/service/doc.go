@@ -13,7 +13,8 @@
 //	Charge          takes what it costs from the quota of its client (quota.go)
 //	Server          checks limits, the request, and the rights to its keys, in the words of package kv (check.go)
 //	admission       waits until the store may take the work, or refuses it (gates.go)
-//	Store           performs it (store.go)
+//	Store           performs it (store.go); in a cluster perhaps that of the node that leads
+//	                (package forward)
 //	Failure         turns an error of the store into an Error with a code, a reason and
 //	                figures (errors.go)
 //	Protocol        encodes the answer, counts it by its Method, and ends the Call

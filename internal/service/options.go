@@ -58,6 +58,9 @@ type Options struct {
 
 	// Cluster is the cluster that the store belongs to; nil: none.
 	Cluster Cluster
+	// Forward has the node that leads the cluster perform writes which this one refuses because
+	// it does not lead; nil: clients are told which node leads.
+	Forward Forwarder
 
 	// The remaining fields have their defaults in every server that is used. Tests set
 	// them, to reach a bound with few calls or in little time. They are exported because

@@ -41,7 +41,7 @@ type Server struct {
 		open   map[net.Listener]struct{}
 		closed bool // by Shutdown
 	}
-	accepting sync.WaitGroup // calls of Serve
+	accepting sync.WaitGroup // calls of Serve, and what Enter began
 	conns     sync.WaitGroup // goroutines of connections; none begins after accepting ended and all are done
 	ended     chan struct{}  // closed when Shutdown is about to return
 	end       func()
@@ -152,6 +152,20 @@ func (s *Server) addListener(l net.Listener) bool {
 	s.listeners.open[l] = struct{}{}
 	s.accepting.Add(1)
 	return true
+}
+
+// Enter begins work that came by no connection of the server: a shutdown waits until its owner
+// calls leave.
+//
+// Errors: ShuttingDown.
+func (s *Server) Enter() (leave func(), err error) {
+	s.listeners.Lock()
+	defer s.listeners.Unlock()
+	if s.listeners.closed {
+		return nil, ShuttingDown
+	}
+	s.accepting.Add(1)
+	return s.accepting.Done, nil
 }
 
 // removeListener closes a listener, unless that was done.

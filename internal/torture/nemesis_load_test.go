@@ -55,8 +55,8 @@ type load struct {
 	errs    map[string]int
 }
 
-// beginLoad starts users on all nodes. They begin at different ones, and one of four has a client
-// that speaks gRPC alone.
+// beginLoad starts users on all nodes. They begin at different ones; of four, one has a client that
+// speaks gRPC alone, and one a client that knows one node, which has the leader perform its writes.
 func beginLoad(t *testing.T, c *nodes, users int, pause time.Duration, seed uint64) *load {
 	l := &load{t: t, start: time.Now(), pause: pause, ended: make(chan struct{}), ops: map[string]int{}, errs: map[string]int{}}
 	l.last = l.start
@@ -66,9 +66,13 @@ func beginLoad(t *testing.T, c *nodes, users int, pause time.Duration, seed uint
 		if i%4 == 3 {
 			opts = append(opts, kvd.WithoutRawFrames())
 		}
+		known := append(append([]*node{}, c.all[first:]...), c.all[:first]...)
+		if i%4 == 2 {
+			known = known[:1]
+		}
 		u := &user{
 			load: l, number: uint16(i), rng: rand.New(rand.NewPCG(seed, uint64(i))), values: history.Value(i) << 26,
-			db:    c.open(t, append(append([]*node{}, c.all[first:]...), c.all[:first]...), opts...),
+			db:    c.open(t, known, opts...),
 			known: map[history.Key]history.Read{}, saw: map[string]string{}, registers: map[string][]porcupine.Operation{},
 		}
 		l.users = append(l.users, u)

@@ -57,6 +57,13 @@
 //     does anything. The client retries after the time that the server asked for. Each
 //     success earns a tenth of a retry, so that retries stay a small part of the load.
 //
+// # A cluster
+//
+// A client of several addresses finds the node that leads, and sends it all calls. A client of one
+// address reads from that node, and sends it writes, which the node has the leader perform; such a
+// write travels by itself. If the node knows no leader, or has no connection to it, a write
+// returns [ErrReadOnly]. Reads see all that was acknowledged before, on every node.
+//
 // Every error is an [*Error] that matches one of the sentinels below with errors.Is, or
 // context.Canceled or context.DeadlineExceeded. Messages are for people.
 //

@@ -22,7 +22,8 @@ var (
 	// ErrUnavailable: no server can be reached, or the server is stopping or has failed.
 	ErrUnavailable = backend.ErrUnavailable
 	// ErrReadOnly: the server accepts no writes, for example because its disk is full, or
-	// because another node leads its cluster (Reason "NOT_LEADER").
+	// because it does not lead its cluster and cannot reach the node that does (Reason
+	// "NOT_LEADER").
 	ErrReadOnly = backend.ErrReadOnly
 	// ErrTooLarge: a key, value, batch, transaction or answer exceeds a limit.
 	ErrTooLarge = backend.ErrTooLarge

@@ -12,6 +12,7 @@
 //	unary        a call too many is refused; charges memory, counts, contains panics
 //	             (interceptors.go)
 //	Get, Put ..  translates, and calls service.Server (read.go, write.go, txn.go)
+//	forwarded    has the node that leads perform a write that this one refuses (package forward)
 //	errorOf      makes a service.Error a status with ErrorInfo and RetryInfo (status.go)
 //
 // A Pipeline stream is a Transport of package frameapi (stream.go). A Scan sends chunks at

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/service/messages"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -20,7 +21,7 @@ func (a *api) Get(ctx context.Context, req *kvdpb.GetRequest) (*kvdpb.GetRespons
 	if err := a.server.Get(ctx, &callOf(ctx).work, &l, at); err != nil {
 		return nil, err
 	}
-	return &kvdpb.GetResponse{Item: a.item(&l), Meta: meta(l.ReadVersion)}, nil
+	return &kvdpb.GetResponse{Item: messages.ItemOf(a.server, &l), Meta: meta(l.ReadVersion)}, nil
 }
 
 // BatchGet implements the method of KVService.
@@ -49,7 +50,7 @@ func (a *api) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvdpb.
 		}
 		response.Lookups[i] = &kvdpb.BatchGetResponse_Lookup{Found: l.Found}
 		if l.Found {
-			response.Lookups[i].Item = a.item(l)
+			response.Lookups[i].Item = messages.ItemOf(a.server, l)
 		}
 	}
 	return response, nil

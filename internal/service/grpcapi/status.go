@@ -56,17 +56,6 @@ func (s statusError) GRPCStatus() *status.Status {
 	return detailed
 }
 
-// statusMessage returns an error as one operation's among several.
-func statusMessage(e *service.Error) *kvdpb.Status {
-	return &kvdpb.Status{
-		Code:         int32(e.Code),
-		Reason:       e.Reason,
-		Message:      e.Message,
-		RetryAfterMs: e.RetryAfterMillis(),
-		Version:      uint64(e.Version),
-	}
-}
-
 // messageTooLarge refuses a message by its length.
 func messageTooLarge(n int64, limit int) *service.Error {
 	return &service.Error{

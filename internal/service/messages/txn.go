@@ -24,7 +24,7 @@ func BeginSnapshot(ctx context.Context, s *service.Server, conn *service.Conn, c
 	if l := (kv.Lookup{Key: req.ReadKey}); len(l.Key) > 0 && s.LookupCachedAt(c, &l, snapshot.Version) {
 		answer.Read = &kvdpb.BatchGetResponse_Lookup{Found: l.Found}
 		if l.Found {
-			answer.Read.Item = &kvdpb.Item{Value: l.Value, Version: uint64(l.Version), TtlMs: s.TimeLeft(l.Expiry)}
+			answer.Read.Item = ItemOf(s, &l)
 		}
 	}
 	return answer, nil
@@ -67,7 +67,10 @@ func Commit(ctx context.Context, s *service.Server, c *service.Call, req *kvdpb.
 	if err != nil {
 		return nil, err
 	}
-	t := &service.Transaction{ReadVersion: req.ReadVersion, Epoch: req.Epoch, Keys: req.ReadKeys, Expiring: req.ExpiringKeys, Mutations: mutations}
+	t := &service.Transaction{
+		ReadVersion: req.ReadVersion, Epoch: req.Epoch, Elsewhere: c.PeerEpoch != 0 && c.PeerEpoch == req.Epoch,
+		Keys: req.ReadKeys, Expiring: req.ExpiringKeys, Mutations: mutations,
+	}
 	for _, r := range req.ReadRanges {
 		t.Ranges = append(t.Ranges, RangeOf(r))
 	}

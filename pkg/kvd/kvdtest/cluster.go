@@ -12,12 +12,15 @@ import (
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/replicated"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/forward"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
+	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
 )
 
 // Cluster is a cluster of real nodes in the process of a test, to see what a program does when
@@ -47,9 +50,10 @@ type node struct {
 	server  *service.Server
 	served  chan error
 
-	mu   sync.Mutex
-	log  *replicated.Log
-	pipe *memlisten.Listener
+	mu       sync.Mutex
+	log      *replicated.Log
+	pipe     *memlisten.Listener
+	forwards *forward.Receiver
 }
 
 // NewCluster starts a cluster of so many nodes, at least one. When the test ends, it stops them and
@@ -72,7 +76,8 @@ func NewCluster(t testing.TB, nodes int, opts ...kvd.Option) *Cluster {
 // Client returns a client of all nodes. It follows the leader.
 func (c *Cluster) Client() *kvd.Client { return c.client }
 
-// Open returns a client of one node alone, as of a program that knows one address.
+// Open returns a client of one node alone, as of a program that knows one address. The node reads, and
+// has the leader perform the writes of the client.
 func (c *Cluster) Open(node int, opts ...kvd.Option) *kvd.Client {
 	c.t.Helper()
 	client := c.open(c.nodes[node:node+1], opts)
@@ -165,14 +170,17 @@ func (c *Cluster) Start(node int) {
 		c.t.Fatalf("kvdtest: start node %d: %v", node, err)
 	}
 	n.store, n.served = store, make(chan error, 1)
-	n.server = service.New(daemon.Store(store), service.Options{}, daemon.Protocols()...)
+	n.server = service.New(daemon.Store(store), service.Options{Forward: n}, daemon.Protocols()...)
+	n.mu.Lock()
+	n.forwards = forward.NewReceiver(n.server)
+	n.mu.Unlock()
 	pipe := memlisten.Listen(pipeBytes)
 	go func() { n.served <- n.server.Serve(pipe) }()
 	n.set(log, pipe)
 }
 
 // Isolate cuts a node off from the other nodes, until Heal. Clients still reach it; it answers no
-// reads, and if it leads, it gives that up within seconds.
+// reads and takes no writes, and if it leads, it gives that up within seconds.
 func (c *Cluster) Isolate(node int) {
 	c.network.Isolate(c.nodes[node].id, true)
 }
@@ -216,4 +224,40 @@ func (n *node) set(log *replicated.Log, pipe *memlisten.Listener) {
 func (n *node) close() {
 	check(n.c.t, "serve", <-n.served)
 	check(n.c.t, "close the store of a node", n.store.Close())
+}
+
+// Forward implements service.Forwarder: it calls the node that leads, if messages come there.
+func (n *node) Forward(ctx context.Context, w *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
+	leader, address := uint64(0), ""
+	if log := n.running(); log != nil {
+		leader, address = log.Leader()
+	}
+	refused := &kv.NotLeaderError{Leader: leader, Address: address}
+	if leader == 0 || leader == n.id || !n.c.network.Connects(n.id, leader) {
+		return nil, refused
+	}
+	to := n.c.nodes[leader-1]
+	to.mu.Lock()
+	receiver := to.forwards
+	to.mu.Unlock()
+	h := &hop{message: w.Message}
+	if err := receiver.Perform(ctx, n.id, forward.HeadOf(w), h); err != nil {
+		return nil, refused
+	}
+	return forward.AnswerOf(h.outcome, h.answer), nil
+}
+
+// hop is a write on its way from one node to another one. It implements forward.Way.
+type hop struct {
+	message, answer []byte
+	outcome         *peerpb.ForwardOutcome
+}
+
+// Read implements forward.Way.
+func (h *hop) Read() ([]byte, error) { return h.message, nil }
+
+// Answer implements forward.Way.
+func (h *hop) Answer(outcome *peerpb.ForwardOutcome, answer []byte) error {
+	h.outcome, h.answer = outcome, answer
+	return nil
 }

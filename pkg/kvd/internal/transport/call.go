@@ -64,6 +64,9 @@ func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.
 		if err := tries.again(ctx, f); err != nil {
 			return answer{}, err
 		}
+		if tries.asCall {
+			return c.operateAlone(ctx, &operation, tries)
+		}
 	}
 }
 
@@ -200,7 +203,7 @@ func (c *Network) tryUnary(ctx context.Context, tries *attempts, call func(conte
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
 	conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
-	tries.conn, tries.via = conn, nil
+	tries.conn, tries.via, tries.asCall = conn, nil, true
 	ctx, silence := conn.listen(ctx)
 	defer silence.end()
 	conn.calls.Add(1)

@@ -1,11 +1,16 @@
 package transport
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // maxEndpoints bounds the endpoints of a target. Each endpoint has connections of its own, and calls
@@ -65,4 +70,11 @@ func (c *Network) moveOn(from *conn) {
 	for _, conn := range c.candidates() {
 		conn.grpc.ResetConnectBackoff()
 	}
+}
+
+// saysItFollows says in a call that the client goes to the node that leads a cluster itself, as it
+// does if it knows several endpoints: a node that does not lead then refuses the call, instead of
+// forwarding it.
+func saysItFollows(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return invoke(metadata.AppendToOutgoingContext(ctx, kvdpb.FollowsLeaderHeader, "1"), method, request, reply, cc, opts...)
 }

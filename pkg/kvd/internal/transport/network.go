@@ -74,7 +74,7 @@ func (c *Network) addEndpoint(i int, target string) error {
 		return err
 	}
 	for range options.Conns {
-		cc, err := grpc.NewClient(options.target(target), options.dialOptions(target, c.connectTimeout())...)
+		cc, err := grpc.NewClient(options.target(target), options.dialOptions(target, c.connectTimeout(), c.endpoints > 1)...)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,9 @@ const (
 	maxReceiveBytes = 80 << 20
 )
 
-func (o *Options) dialOptions(target string, connect time.Duration) []grpc.DialOption {
+// dialOptions returns the options of a gRPC connection. follows: the client goes to the node that
+// leads a cluster itself.
+func (o *Options) dialOptions(target string, connect time.Duration, follows bool) []grpc.DialOption {
 	security := insecure.NewCredentials()
 	if o.TLS != nil {
 		security = credentials.NewTLS(o.TLS)
@@ -122,6 +124,9 @@ func (o *Options) dialOptions(target string, connect time.Duration) []grpc.DialO
 	}
 	if o.Token != nil {
 		opts = append(opts, grpc.WithPerRPCCredentials(bearer{o.Token}))
+	}
+	if follows {
+		opts = append(opts, grpc.WithUnaryInterceptor(saysItFollows))
 	}
 	if o.Dialer != nil {
 		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

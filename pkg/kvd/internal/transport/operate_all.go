@@ -2,6 +2,8 @@ package transport
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/frame"
@@ -44,8 +46,33 @@ func (c *Network) OperateAll(ctx context.Context, all []*backend.Operation) {
 			}
 			return
 		}
-		framed = again
+		framed = c.operateAsCalls(ctx, again)
 	}
+}
+
+// maxAsCalls bounds the gRPC calls of one pipeline at a time.
+const maxAsCalls = 64
+
+// operateAsCalls performs the operations that have to be gRPC calls, and returns the others.
+func (c *Network) operateAsCalls(ctx context.Context, all []*inFrame) (framed []*inFrame) {
+	if !slices.ContainsFunc(all, func(o *inFrame) bool { return o.tries.asCall }) {
+		return all
+	}
+	var running sync.WaitGroup
+	places := make(chan struct{}, maxAsCalls)
+	for _, o := range all {
+		if !o.tries.asCall {
+			framed = append(framed, o)
+			continue
+		}
+		places <- struct{}{}
+		running.Go(func() {
+			o.Answer, o.Err = c.operateAlone(ctx, &o.Operation.Op, o.tries)
+			<-places
+		})
+	}
+	running.Wait()
+	return framed
 }
 
 // retries returns the operations that should be tried again, and the wait before that. It sets the

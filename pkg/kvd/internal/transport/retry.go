@@ -130,6 +130,9 @@ type attempts struct {
 	// direct counts the attempts since the last wait that were made at once because another endpoint
 	// leads, and directs all of them.
 	direct, directs int
+	// asCall: an attempt was a gRPC call, or the next one has to be, as the server forwards those
+	// to the node that leads its cluster.
+	asCall bool
 
 	// Of a write. A write without a request id is not tried again once it is in doubt.
 	write     bool
@@ -237,9 +240,15 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	if f.transient {
 		a.before = f.err
 	}
-	if f.reason == kvdpb.ReasonNotLeader && a.client.endpoints > 1 {
-		f.transient, a.cluster = true, true
-		a.client.moveOn(a.conn)
+	if f.reason == kvdpb.ReasonNotLeader {
+		if a.mayAskToForward() {
+			a.asCall = true
+			return 0, nil
+		}
+		if a.client.endpoints > 1 {
+			f.transient, a.cluster = true, true
+			a.client.moveOn(a.conn)
+		}
 	}
 	if f.reason == kvdpb.ReasonStoreFailed && a.client.endpoints > 1 {
 		f.transient = true // the disk of another node may be well
@@ -268,6 +277,12 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 		return 0, f.error(a.doubt, a.n)
 	}
 	return wait, nil
+}
+
+// mayAskToForward reports whether a write that was refused in a frame, because the only server that
+// the client knows does not lead its cluster, is attempted again as a gRPC call.
+func (a *attempts) mayAskToForward() bool {
+	return a.client.endpoints == 1 && a.write && !a.asCall && (!a.doubt || a.requestID.given())
 }
 
 // interrupted returns the error of a call whose context ended with err while it waited after f.

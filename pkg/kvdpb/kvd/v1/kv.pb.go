@@ -205,8 +205,8 @@ func (x *Item) GetTtlMs() uint64 {
 	return 0
 }
 
-// RequestOptions are common to reads and writes. Reads ignore all fields but
-// want_timings.
+// RequestOptions are common to reads and writes. Reads ignore the fields of writes, and
+// writes those of reads.
 type RequestOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// client_id and sequence are the request id of a write: a write that is sent again
@@ -229,7 +229,14 @@ type RequestOptions struct {
 	// With retried: the newest version that the client had seen when it first sent the
 	// write. If the server no longer remembers all writes since that version, and does
 	// not remember this one, it answers OUTCOME_UNKNOWN.
-	KnownVersion  uint64 `protobuf:"varint,6,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
+	KnownVersion uint64 `protobuf:"varint,6,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
+	// Of a read, in a cluster: the read may miss what was acknowledged less than this many
+	// milliseconds before the server began with it, and then costs no message to the leader. 0: it
+	// misses nothing. A read at a version ignores it.
+	MaxLagMs uint64 `protobuf:"varint,7,opt,name=max_lag_ms,json=maxLagMs,proto3" json:"max_lag_ms,omitempty"`
+	// Of a read: it begins once the server has come to this version of a write. A read at a
+	// version ignores it.
+	MinVersion    uint64 `protobuf:"varint,8,opt,name=min_version,json=minVersion,proto3" json:"min_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -306,6 +313,20 @@ func (x *RequestOptions) GetKnownVersion() uint64 {
 	return 0
 }
 
+func (x *RequestOptions) GetMaxLagMs() uint64 {
+	if x != nil {
+		return x.MaxLagMs
+	}
+	return 0
+}
+
+func (x *RequestOptions) GetMinVersion() uint64 {
+	if x != nil {
+		return x.MinVersion
+	}
+	return 0
+}
+
 // ResponseMeta is common to every response.
 type ResponseMeta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -377,7 +398,8 @@ func (x *ResponseMeta) GetDeduplicated() bool {
 // last.
 type Timings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Decoding the request, and waiting for admission.
+	// Decoding the request, and waiting for admission; of a write that was forwarded, also the
+	// way to the node that leads and back.
 	GateNs uint64 `protobuf:"varint,1,opt,name=gate_ns,json=gateNs,proto3" json:"gate_ns,omitempty"`
 	// Waiting until a partition took the request up: for the previous micro-batch, for a
 	// linger, and for room where something was full.
@@ -1436,7 +1458,8 @@ type ScanRequest struct {
 	AtVersion uint64 `protobuf:"varint,6,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
 	// The next_page_token of an earlier scan of the same range and direction: begin after
 	// the last item that it returned. The new scan reads at its own version.
-	PageToken string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string          `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Options   *RequestOptions `protobuf:"bytes,8,opt,name=options,proto3" json:"options,omitempty"`
 	// As in GetRequest.
 	Epoch         uint64 `protobuf:"fixed64,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1520,6 +1543,13 @@ func (x *ScanRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ScanRequest) GetOptions() *RequestOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
 }
 
 func (x *ScanRequest) GetEpoch() uint64 {
@@ -2095,7 +2125,7 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x15\n" +
-	"\x06ttl_ms\x18\x04 \x01(\x04R\x05ttlMs\"\xdf\x01\n" +
+	"\x06ttl_ms\x18\x04 \x01(\x04R\x05ttlMs\"\x9e\x02\n" +
 	"\x0eRequestOptions\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\x06R\bclientId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x122\n" +
@@ -2104,7 +2134,11 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"durability\x12!\n" +
 	"\fwant_timings\x18\x04 \x01(\bR\vwantTimings\x12\x18\n" +
 	"\aretried\x18\x05 \x01(\bR\aretried\x12#\n" +
-	"\rknown_version\x18\x06 \x01(\x04R\fknownVersion\"w\n" +
+	"\rknown_version\x18\x06 \x01(\x04R\fknownVersion\x12\x1c\n" +
+	"\n" +
+	"max_lag_ms\x18\a \x01(\x04R\bmaxLagMs\x12\x1f\n" +
+	"\vmin_version\x18\b \x01(\x04R\n" +
+	"minVersion\"w\n" +
 	"\fResponseMeta\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12)\n" +
 	"\atimings\x18\x02 \x01(\v2\x0f.kvd.v1.TimingsR\atimings\x12\"\n" +
@@ -2181,7 +2215,7 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\aoptions\x18\x03 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"e\n" +
 	"\rWriteResponse\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\x12*\n" +
-	"\bstatuses\x18\x02 \x03(\v2\x0e.kvd.v1.StatusR\bstatuses\"\xfa\x01\n" +
+	"\bstatuses\x18\x02 \x03(\v2\x0e.kvd.v1.StatusR\bstatuses\"\xa6\x02\n" +
 	"\vScanRequest\x12#\n" +
 	"\x05range\x18\x01 \x01(\v2\r.kvd.v1.RangeR\x05range\x12\x18\n" +
 	"\areverse\x18\x02 \x01(\bR\areverse\x12\x1b\n" +
@@ -2192,8 +2226,9 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\n" +
 	"at_version\x18\x06 \x01(\x04R\tatVersion\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tR\tpageToken\x12\x14\n" +
-	"\x05epoch\x18\t \x01(\x06R\x05epochJ\x04\b\b\x10\t\"\x84\x01\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\x120\n" +
+	"\aoptions\x18\b \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\x12\x14\n" +
+	"\x05epoch\x18\t \x01(\x06R\x05epoch\"\x84\x01\n" +
 	"\fScanResponse\x12\"\n" +
 	"\x05items\x18\x01 \x03(\v2\f.kvd.v1.ItemR\x05items\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
@@ -2316,39 +2351,40 @@ var file_kvd_v1_kv_proto_depIdxs = []int32{
 	4,  // 25: kvd.v1.WriteResponse.meta:type_name -> kvd.v1.ResponseMeta
 	24, // 26: kvd.v1.WriteResponse.statuses:type_name -> kvd.v1.Status
 	1,  // 27: kvd.v1.ScanRequest.range:type_name -> kvd.v1.Range
-	2,  // 28: kvd.v1.ScanResponse.items:type_name -> kvd.v1.Item
-	4,  // 29: kvd.v1.ScanResponse.meta:type_name -> kvd.v1.ResponseMeta
-	26, // 30: kvd.v1.PipelineRequest.ops:type_name -> kvd.v1.PipelineRequest.Op
-	27, // 31: kvd.v1.PipelineResponse.results:type_name -> kvd.v1.PipelineResponse.Result
-	2,  // 32: kvd.v1.BatchGetResponse.Lookup.item:type_name -> kvd.v1.Item
-	8,  // 33: kvd.v1.PipelineRequest.Op.get:type_name -> kvd.v1.GetRequest
-	10, // 34: kvd.v1.PipelineRequest.Op.put:type_name -> kvd.v1.PutRequest
-	12, // 35: kvd.v1.PipelineRequest.Op.delete:type_name -> kvd.v1.DeleteRequest
-	24, // 36: kvd.v1.PipelineResponse.Result.status:type_name -> kvd.v1.Status
-	9,  // 37: kvd.v1.PipelineResponse.Result.get:type_name -> kvd.v1.GetResponse
-	11, // 38: kvd.v1.PipelineResponse.Result.put:type_name -> kvd.v1.PutResponse
-	13, // 39: kvd.v1.PipelineResponse.Result.delete:type_name -> kvd.v1.DeleteResponse
-	8,  // 40: kvd.v1.KVService.Get:input_type -> kvd.v1.GetRequest
-	10, // 41: kvd.v1.KVService.Put:input_type -> kvd.v1.PutRequest
-	12, // 42: kvd.v1.KVService.Delete:input_type -> kvd.v1.DeleteRequest
-	14, // 43: kvd.v1.KVService.DeleteRange:input_type -> kvd.v1.DeleteRangeRequest
-	16, // 44: kvd.v1.KVService.BatchGet:input_type -> kvd.v1.BatchGetRequest
-	18, // 45: kvd.v1.KVService.Write:input_type -> kvd.v1.WriteRequest
-	20, // 46: kvd.v1.KVService.Scan:input_type -> kvd.v1.ScanRequest
-	22, // 47: kvd.v1.KVService.Pipeline:input_type -> kvd.v1.PipelineRequest
-	9,  // 48: kvd.v1.KVService.Get:output_type -> kvd.v1.GetResponse
-	11, // 49: kvd.v1.KVService.Put:output_type -> kvd.v1.PutResponse
-	13, // 50: kvd.v1.KVService.Delete:output_type -> kvd.v1.DeleteResponse
-	15, // 51: kvd.v1.KVService.DeleteRange:output_type -> kvd.v1.DeleteRangeResponse
-	17, // 52: kvd.v1.KVService.BatchGet:output_type -> kvd.v1.BatchGetResponse
-	19, // 53: kvd.v1.KVService.Write:output_type -> kvd.v1.WriteResponse
-	21, // 54: kvd.v1.KVService.Scan:output_type -> kvd.v1.ScanResponse
-	23, // 55: kvd.v1.KVService.Pipeline:output_type -> kvd.v1.PipelineResponse
-	48, // [48:56] is the sub-list for method output_type
-	40, // [40:48] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	3,  // 28: kvd.v1.ScanRequest.options:type_name -> kvd.v1.RequestOptions
+	2,  // 29: kvd.v1.ScanResponse.items:type_name -> kvd.v1.Item
+	4,  // 30: kvd.v1.ScanResponse.meta:type_name -> kvd.v1.ResponseMeta
+	26, // 31: kvd.v1.PipelineRequest.ops:type_name -> kvd.v1.PipelineRequest.Op
+	27, // 32: kvd.v1.PipelineResponse.results:type_name -> kvd.v1.PipelineResponse.Result
+	2,  // 33: kvd.v1.BatchGetResponse.Lookup.item:type_name -> kvd.v1.Item
+	8,  // 34: kvd.v1.PipelineRequest.Op.get:type_name -> kvd.v1.GetRequest
+	10, // 35: kvd.v1.PipelineRequest.Op.put:type_name -> kvd.v1.PutRequest
+	12, // 36: kvd.v1.PipelineRequest.Op.delete:type_name -> kvd.v1.DeleteRequest
+	24, // 37: kvd.v1.PipelineResponse.Result.status:type_name -> kvd.v1.Status
+	9,  // 38: kvd.v1.PipelineResponse.Result.get:type_name -> kvd.v1.GetResponse
+	11, // 39: kvd.v1.PipelineResponse.Result.put:type_name -> kvd.v1.PutResponse
+	13, // 40: kvd.v1.PipelineResponse.Result.delete:type_name -> kvd.v1.DeleteResponse
+	8,  // 41: kvd.v1.KVService.Get:input_type -> kvd.v1.GetRequest
+	10, // 42: kvd.v1.KVService.Put:input_type -> kvd.v1.PutRequest
+	12, // 43: kvd.v1.KVService.Delete:input_type -> kvd.v1.DeleteRequest
+	14, // 44: kvd.v1.KVService.DeleteRange:input_type -> kvd.v1.DeleteRangeRequest
+	16, // 45: kvd.v1.KVService.BatchGet:input_type -> kvd.v1.BatchGetRequest
+	18, // 46: kvd.v1.KVService.Write:input_type -> kvd.v1.WriteRequest
+	20, // 47: kvd.v1.KVService.Scan:input_type -> kvd.v1.ScanRequest
+	22, // 48: kvd.v1.KVService.Pipeline:input_type -> kvd.v1.PipelineRequest
+	9,  // 49: kvd.v1.KVService.Get:output_type -> kvd.v1.GetResponse
+	11, // 50: kvd.v1.KVService.Put:output_type -> kvd.v1.PutResponse
+	13, // 51: kvd.v1.KVService.Delete:output_type -> kvd.v1.DeleteResponse
+	15, // 52: kvd.v1.KVService.DeleteRange:output_type -> kvd.v1.DeleteRangeResponse
+	17, // 53: kvd.v1.KVService.BatchGet:output_type -> kvd.v1.BatchGetResponse
+	19, // 54: kvd.v1.KVService.Write:output_type -> kvd.v1.WriteResponse
+	21, // 55: kvd.v1.KVService.Scan:output_type -> kvd.v1.ScanResponse
+	23, // 56: kvd.v1.KVService.Pipeline:output_type -> kvd.v1.PipelineResponse
+	49, // [49:57] is the sub-list for method output_type
+	41, // [41:49] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_kvd_v1_kv_proto_init() }

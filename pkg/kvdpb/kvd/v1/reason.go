@@ -58,3 +58,7 @@ const (
 // NotReadyTrailer is the trailer of an answer to a check of HealthReadiness that says why the
 // server is not ready.
 const NotReadyTrailer = "kvd-not-ready-bin"
+
+// FollowsLeaderHeader is in the metadata of a call whose client goes to the node that leads
+// itself: no other node forwards it.
+const FollowsLeaderHeader = "kvd-follows-leader"

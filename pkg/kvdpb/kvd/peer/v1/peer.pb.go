@@ -1574,6 +1574,434 @@ func (x *NodeRecord) GetReplaces() uint64 {
 	return 0
 }
 
+// ForwardRequest has the write of a client, or a part of it.
+type ForwardRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the first request, without a part.
+	Head *ForwardHead `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`
+	// In all others: the next bytes of the message.
+	Part          []byte `protobuf:"bytes,2,opt,name=part,proto3" json:"part,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardRequest) Reset() {
+	*x = ForwardRequest{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardRequest) ProtoMessage() {}
+
+func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
+func (*ForwardRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ForwardRequest) GetHead() *ForwardHead {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+func (x *ForwardRequest) GetPart() []byte {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+// ForwardHead says which write a client asked for.
+type ForwardHead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The full name of a method of kvd.v1, whose request the message is.
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// Of the message.
+	Bytes uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Who the client is, as the calling node has found out; absent: that knows no identities.
+	Client *ForwardClient `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
+	// Of the store of the calling node: a version that was read in this epoch is one of the cluster.
+	Epoch         uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardHead) Reset() {
+	*x = ForwardHead{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardHead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardHead) ProtoMessage() {}
+
+func (x *ForwardHead) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardHead.ProtoReflect.Descriptor instead.
+func (*ForwardHead) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ForwardHead) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *ForwardHead) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ForwardHead) GetClient() *ForwardClient {
+	if x != nil {
+		return x.Client
+	}
+	return nil
+}
+
+func (x *ForwardHead) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+// ForwardClient is a client and its rights.
+type ForwardClient struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Prefixes of the keys that it may read and write.
+	Read          [][]byte `protobuf:"bytes,2,rep,name=read,proto3" json:"read,omitempty"`
+	Write         [][]byte `protobuf:"bytes,3,rep,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardClient) Reset() {
+	*x = ForwardClient{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardClient) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardClient) ProtoMessage() {}
+
+func (x *ForwardClient) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardClient.ProtoReflect.Descriptor instead.
+func (*ForwardClient) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ForwardClient) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ForwardClient) GetRead() [][]byte {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *ForwardClient) GetWrite() [][]byte {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+// ForwardResponse has the outcome of the write, or a part of the answer.
+type ForwardResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the first response, without a part.
+	Outcome *ForwardOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// In all others: the next bytes of the answer.
+	Part          []byte `protobuf:"bytes,2,opt,name=part,proto3" json:"part,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardResponse) Reset() {
+	*x = ForwardResponse{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardResponse) ProtoMessage() {}
+
+func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
+func (*ForwardResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ForwardResponse) GetOutcome() *ForwardOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *ForwardResponse) GetPart() []byte {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+// ForwardOutcome says what has come of a write.
+type ForwardOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why it failed; absent: it succeeded.
+	Failure *ForwardFailure `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Of the answer, a response of kvd.v1.
+	Bytes uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Where the store spent the time, in nanoseconds: inbox, batch, engine, log write, sync.
+	Stages        []uint64 `protobuf:"varint,3,rep,packed,name=stages,proto3" json:"stages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardOutcome) Reset() {
+	*x = ForwardOutcome{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardOutcome) ProtoMessage() {}
+
+func (x *ForwardOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardOutcome.ProtoReflect.Descriptor instead.
+func (*ForwardOutcome) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ForwardOutcome) GetFailure() *ForwardFailure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *ForwardOutcome) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ForwardOutcome) GetStages() []uint64 {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+// ForwardFailure is an error as a client sees it.
+type ForwardFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in kvd.v1.
+	Code         uint32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	Reason       string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message      string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Cause        string `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
+	RequestId    string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RetryAfterNs uint64 `protobuf:"varint,6,opt,name=retry_after_ns,json=retryAfterNs,proto3" json:"retry_after_ns,omitempty"`
+	Version      uint64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
+	// Of a condition that did not hold, or a conflict.
+	Key           []byte `protobuf:"bytes,8,opt,name=key,proto3,oneof" json:"key,omitempty"`
+	Size          int64  `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`
+	Limit         int64  `protobuf:"varint,10,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardFailure) Reset() {
+	*x = ForwardFailure{}
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardFailure) ProtoMessage() {}
+
+func (x *ForwardFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_peer_v1_peer_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardFailure.ProtoReflect.Descriptor instead.
+func (*ForwardFailure) Descriptor() ([]byte, []int) {
+	return file_kvd_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ForwardFailure) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *ForwardFailure) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ForwardFailure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ForwardFailure) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *ForwardFailure) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *ForwardFailure) GetRetryAfterNs() uint64 {
+	if x != nil {
+		return x.RetryAfterNs
+	}
+	return 0
+}
+
+func (x *ForwardFailure) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ForwardFailure) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *ForwardFailure) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ForwardFailure) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 var File_kvd_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_kvd_peer_v1_peer_proto_rawDesc = "" +
@@ -1682,17 +2110,51 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x16\n" +
 	"\x06client\x18\x03 \x01(\tR\x06client\x12\x14\n" +
 	"\x05store\x18\x04 \x01(\x06R\x05store\x12\x1a\n" +
-	"\breplaces\x18\x05 \x01(\x04R\breplaces*>\n" +
+	"\breplaces\x18\x05 \x01(\x04R\breplaces\"R\n" +
+	"\x0eForwardRequest\x12,\n" +
+	"\x04head\x18\x01 \x01(\v2\x18.kvd.peer.v1.ForwardHeadR\x04head\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\fR\x04part\"\x85\x01\n" +
+	"\vForwardHead\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x122\n" +
+	"\x06client\x18\x03 \x01(\v2\x1a.kvd.peer.v1.ForwardClientR\x06client\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x06R\x05epoch\"M\n" +
+	"\rForwardClient\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04read\x18\x02 \x03(\fR\x04read\x12\x14\n" +
+	"\x05write\x18\x03 \x03(\fR\x05write\"\\\n" +
+	"\x0fForwardResponse\x125\n" +
+	"\aoutcome\x18\x01 \x01(\v2\x1b.kvd.peer.v1.ForwardOutcomeR\aoutcome\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\fR\x04part\"u\n" +
+	"\x0eForwardOutcome\x125\n" +
+	"\afailure\x18\x01 \x01(\v2\x1b.kvd.peer.v1.ForwardFailureR\afailure\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x16\n" +
+	"\x06stages\x18\x03 \x03(\x04R\x06stages\"\x94\x02\n" +
+	"\x0eForwardFailure\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\rR\x04code\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
+	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x12$\n" +
+	"\x0eretry_after_ns\x18\x06 \x01(\x04R\fretryAfterNs\x12\x18\n" +
+	"\aversion\x18\a \x01(\x04R\aversion\x12\x15\n" +
+	"\x03key\x18\b \x01(\fH\x00R\x03key\x88\x01\x01\x12\x12\n" +
+	"\x04size\x18\t \x01(\x03R\x04size\x12\x14\n" +
+	"\x05limit\x18\n" +
+	" \x01(\x03R\x05limitB\x06\n" +
+	"\x04_key*>\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x10LANE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"LANE_SMALL\x10\x01\x12\x10\n" +
-	"\fLANE_APPENDS\x10\x022\x99\x02\n" +
+	"\fLANE_APPENDS\x10\x022\xe3\x02\n" +
 	"\vPeerService\x12@\n" +
 	"\bMessages\x12\x13.kvd.peer.v1.Packet\x1a\x1d.kvd.peer.v1.MessagesResponse(\x01\x12B\n" +
 	"\x05Files\x12\x19.kvd.peer.v1.FilesRequest\x1a\x1a.kvd.peer.v1.FilesResponse(\x010\x01\x12H\n" +
 	"\aCompare\x12\x1b.kvd.peer.v1.CompareRequest\x1a\x1c.kvd.peer.v1.CompareResponse(\x010\x01\x12:\n" +
-	"\x03Ask\x12\x17.kvd.peer.v1.AskRequest\x1a\x18.kvd.peer.v1.AskResponse(\x01B4Z2github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1;peerpbb\x06proto3"
+	"\x03Ask\x12\x17.kvd.peer.v1.AskRequest\x1a\x18.kvd.peer.v1.AskResponse(\x01\x12H\n" +
+	"\aForward\x12\x1b.kvd.peer.v1.ForwardRequest\x1a\x1c.kvd.peer.v1.ForwardResponse(\x010\x01B4Z2github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1;peerpbb\x06proto3"
 
 var (
 	file_kvd_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -1707,7 +2169,7 @@ func file_kvd_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_kvd_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kvd_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_kvd_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_kvd_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                // 0: kvd.peer.v1.Lane
 	(*Hello)(nil),            // 1: kvd.peer.v1.Hello
@@ -1731,6 +2193,12 @@ var file_kvd_peer_v1_peer_proto_goTypes = []any{
 	(*AddedNode)(nil),        // 19: kvd.peer.v1.AddedNode
 	(*Configuration)(nil),    // 20: kvd.peer.v1.Configuration
 	(*NodeRecord)(nil),       // 21: kvd.peer.v1.NodeRecord
+	(*ForwardRequest)(nil),   // 22: kvd.peer.v1.ForwardRequest
+	(*ForwardHead)(nil),      // 23: kvd.peer.v1.ForwardHead
+	(*ForwardClient)(nil),    // 24: kvd.peer.v1.ForwardClient
+	(*ForwardResponse)(nil),  // 25: kvd.peer.v1.ForwardResponse
+	(*ForwardOutcome)(nil),   // 26: kvd.peer.v1.ForwardOutcome
+	(*ForwardFailure)(nil),   // 27: kvd.peer.v1.ForwardFailure
 }
 var file_kvd_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: kvd.peer.v1.Hello.lane:type_name -> kvd.peer.v1.Lane
@@ -1747,19 +2215,25 @@ var file_kvd_peer_v1_peer_proto_depIdxs = []int32{
 	18, // 11: kvd.peer.v1.NodeState.others:type_name -> kvd.peer.v1.SeenNode
 	21, // 12: kvd.peer.v1.AddedNode.nodes:type_name -> kvd.peer.v1.NodeRecord
 	21, // 13: kvd.peer.v1.Configuration.nodes:type_name -> kvd.peer.v1.NodeRecord
-	2,  // 14: kvd.peer.v1.PeerService.Messages:input_type -> kvd.peer.v1.Packet
-	6,  // 15: kvd.peer.v1.PeerService.Files:input_type -> kvd.peer.v1.FilesRequest
-	4,  // 16: kvd.peer.v1.PeerService.Compare:input_type -> kvd.peer.v1.CompareRequest
-	10, // 17: kvd.peer.v1.PeerService.Ask:input_type -> kvd.peer.v1.AskRequest
-	3,  // 18: kvd.peer.v1.PeerService.Messages:output_type -> kvd.peer.v1.MessagesResponse
-	7,  // 19: kvd.peer.v1.PeerService.Files:output_type -> kvd.peer.v1.FilesResponse
-	5,  // 20: kvd.peer.v1.PeerService.Compare:output_type -> kvd.peer.v1.CompareResponse
-	16, // 21: kvd.peer.v1.PeerService.Ask:output_type -> kvd.peer.v1.AskResponse
-	18, // [18:22] is the sub-list for method output_type
-	14, // [14:18] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	23, // 14: kvd.peer.v1.ForwardRequest.head:type_name -> kvd.peer.v1.ForwardHead
+	24, // 15: kvd.peer.v1.ForwardHead.client:type_name -> kvd.peer.v1.ForwardClient
+	26, // 16: kvd.peer.v1.ForwardResponse.outcome:type_name -> kvd.peer.v1.ForwardOutcome
+	27, // 17: kvd.peer.v1.ForwardOutcome.failure:type_name -> kvd.peer.v1.ForwardFailure
+	2,  // 18: kvd.peer.v1.PeerService.Messages:input_type -> kvd.peer.v1.Packet
+	6,  // 19: kvd.peer.v1.PeerService.Files:input_type -> kvd.peer.v1.FilesRequest
+	4,  // 20: kvd.peer.v1.PeerService.Compare:input_type -> kvd.peer.v1.CompareRequest
+	10, // 21: kvd.peer.v1.PeerService.Ask:input_type -> kvd.peer.v1.AskRequest
+	22, // 22: kvd.peer.v1.PeerService.Forward:input_type -> kvd.peer.v1.ForwardRequest
+	3,  // 23: kvd.peer.v1.PeerService.Messages:output_type -> kvd.peer.v1.MessagesResponse
+	7,  // 24: kvd.peer.v1.PeerService.Files:output_type -> kvd.peer.v1.FilesResponse
+	5,  // 25: kvd.peer.v1.PeerService.Compare:output_type -> kvd.peer.v1.CompareResponse
+	16, // 26: kvd.peer.v1.PeerService.Ask:output_type -> kvd.peer.v1.AskResponse
+	25, // 27: kvd.peer.v1.PeerService.Forward:output_type -> kvd.peer.v1.ForwardResponse
+	23, // [23:28] is the sub-list for method output_type
+	18, // [18:23] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_kvd_peer_v1_peer_proto_init() }
@@ -1780,13 +2254,14 @@ func file_kvd_peer_v1_peer_proto_init() {
 		(*AskResponse_Transferred)(nil),
 		(*AskResponse_Added)(nil),
 	}
+	file_kvd_peer_v1_peer_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_peer_v1_peer_proto_rawDesc), len(file_kvd_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

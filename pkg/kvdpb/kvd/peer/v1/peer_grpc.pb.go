@@ -22,6 +22,7 @@ const (
 	PeerService_Files_FullMethodName    = "/kvd.peer.v1.PeerService/Files"
 	PeerService_Compare_FullMethodName  = "/kvd.peer.v1.PeerService/Compare"
 	PeerService_Ask_FullMethodName      = "/kvd.peer.v1.PeerService/Ask"
+	PeerService_Forward_FullMethodName  = "/kvd.peer.v1.PeerService/Forward"
 )
 
 // PeerServiceClient is the client API for PeerService service.
@@ -47,6 +48,15 @@ type PeerServiceClient interface {
 	Compare(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CompareRequest, CompareResponse], error)
 	// Ask asks the node something, or to do something: one request, one answer.
 	Ask(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[AskRequest, AskResponse], error)
+	// Forward has the node, which leads, perform a write that a client asked of the calling node.
+	// The first request says what it is, the others have its message in parts; the write begins
+	// when all of it is there. The answer comes in parts likewise. The called node does not forward
+	// in its turn.
+	//
+	// A call that ends with FAILED_PRECONDITION, PERMISSION_DENIED, UNAUTHENTICATED, NOT_FOUND or
+	// UNIMPLEMENTED has not begun. After any other end without an answer, if all
+	// of the message was sent, the outcome is unknown.
+	Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ForwardRequest, ForwardResponse], error)
 }
 
 type peerServiceClient struct {
@@ -109,6 +119,19 @@ func (c *peerServiceClient) Ask(ctx context.Context, opts ...grpc.CallOption) (g
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_AskClient = grpc.ClientStreamingClient[AskRequest, AskResponse]
 
+func (c *peerServiceClient) Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ForwardRequest, ForwardResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PeerService_ServiceDesc.Streams[4], PeerService_Forward_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ForwardRequest, ForwardResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_ForwardClient = grpc.BidiStreamingClient[ForwardRequest, ForwardResponse]
+
 // PeerServiceServer is the server API for PeerService service.
 // All implementations must embed UnimplementedPeerServiceServer
 // for forward compatibility.
@@ -132,6 +155,15 @@ type PeerServiceServer interface {
 	Compare(grpc.BidiStreamingServer[CompareRequest, CompareResponse]) error
 	// Ask asks the node something, or to do something: one request, one answer.
 	Ask(grpc.ClientStreamingServer[AskRequest, AskResponse]) error
+	// Forward has the node, which leads, perform a write that a client asked of the calling node.
+	// The first request says what it is, the others have its message in parts; the write begins
+	// when all of it is there. The answer comes in parts likewise. The called node does not forward
+	// in its turn.
+	//
+	// A call that ends with FAILED_PRECONDITION, PERMISSION_DENIED, UNAUTHENTICATED, NOT_FOUND or
+	// UNIMPLEMENTED has not begun. After any other end without an answer, if all
+	// of the message was sent, the outcome is unknown.
+	Forward(grpc.BidiStreamingServer[ForwardRequest, ForwardResponse]) error
 	mustEmbedUnimplementedPeerServiceServer()
 }
 
@@ -153,6 +185,9 @@ func (UnimplementedPeerServiceServer) Compare(grpc.BidiStreamingServer[CompareRe
 }
 func (UnimplementedPeerServiceServer) Ask(grpc.ClientStreamingServer[AskRequest, AskResponse]) error {
 	return status.Error(codes.Unimplemented, "method Ask not implemented")
+}
+func (UnimplementedPeerServiceServer) Forward(grpc.BidiStreamingServer[ForwardRequest, ForwardResponse]) error {
+	return status.Error(codes.Unimplemented, "method Forward not implemented")
 }
 func (UnimplementedPeerServiceServer) mustEmbedUnimplementedPeerServiceServer() {}
 func (UnimplementedPeerServiceServer) testEmbeddedByValue()                     {}
@@ -203,6 +238,13 @@ func _PeerService_Ask_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_AskServer = grpc.ClientStreamingServer[AskRequest, AskResponse]
 
+func _PeerService_Forward_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServiceServer).Forward(&grpc.GenericServerStream[ForwardRequest, ForwardResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_ForwardServer = grpc.BidiStreamingServer[ForwardRequest, ForwardResponse]
+
 // PeerService_ServiceDesc is the grpc.ServiceDesc for PeerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -231,6 +273,12 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Ask",
 			Handler:       _PeerService_Ask_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Forward",
+			Handler:       _PeerService_Forward_Handler,
+			ServerStreams: true,
 			ClientStreams: true,
 		},
 	},

@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/pkg/kvd"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// A client that knows one node alone writes by it in every way, also if that does not lead.
+func TestAClientOfAnyNodeWrites(t *testing.T) {
+	starts, _ := clusterOf(t, 3)
+	var nodes []*running
+	for _, start := range starts {
+		nodes = append(nodes, start())
+	}
+	nodes[0].status(calm)
+	follower := nodes[(putAnywhere(t, nodes, "k")+1)%3]
+	db, ctx := follower.client, t.Context()
+	// Another node may lead at any time, as after a pause of the machine: then a write is done again.
+	do := func(write func() error) {
+		t.Helper()
+		testwait.Until(t, func() bool {
+			err := write()
+			require.True(t, err == nil || errors.Is(err, kvd.ErrReadOnly) || errors.Is(err, kvd.ErrUncertain) || errors.Is(err, kvd.ErrUnavailable), "%v", err)
+			return err == nil
+		})
+	}
+	do(func() error { return db.Put(ctx, []byte("a"), []byte("1"), kvd.TTL(24*time.Hour)) })
+	do(func() error { return db.Delete(ctx, []byte("k")) })
+	do(func() error { return db.DeleteRange(ctx, kvd.Prefix([]byte("none"))) })
+	do(func() error {
+		var b kvd.Batch
+		b.Put([]byte("b"), []byte("2"))
+		b.Put([]byte("c"), []byte("2"))
+		_, err := db.Apply(ctx, &b)
+		return err
+	})
+	do(func() error {
+		p := db.Pipeline()
+		for i := range 200 {
+			p.Put(fmt.Appendf(nil, "p/%03d", i), []byte("3"))
+		}
+		return p.Do(ctx)
+	})
+	var t1 kvd.Timings
+	do(func() error { return db.Put(ctx, []byte("timed"), nil, kvd.Timed(&t1)) })
+	do(func() error { // reads at a snapshot of this node
+		return db.Update(ctx, func(tx *kvd.Txn) error {
+			a, err := tx.Get(ctx, []byte("a"))
+			if err != nil {
+				return err
+			}
+			b, err := tx.Get(ctx, []byte("b"))
+			if err != nil {
+				return err
+			}
+			return tx.Put(ctx, []byte("sum"), append(a, b...))
+		})
+	})
+	for _, r := range nodes {
+		got, err := r.client.Get(ctx, []byte("sum"))
+		require.NoError(t, err)
+		require.Equal(t, "12", string(got))
+		count := 0
+		for _, err := range r.client.Scan(ctx, kvd.Prefix([]byte("p/"))) {
+			require.NoError(t, err)
+			count++
+		}
+		require.Equal(t, 200, count)
+	}
+
+	// A transaction conflicts with a write that came by another node.
+	conn, err := grpc.NewClient(follower.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	txn := kvdpb.NewTxnServiceClient(conn)
+	snapshot, err := txn.BeginSnapshot(ctx, &kvdpb.BeginSnapshotRequest{LeaseMs: 60_000})
+	require.NoError(t, err)
+	commit := func(key string) error {
+		_, err := txn.Commit(ctx, &kvdpb.CommitRequest{
+			ReadVersion: snapshot.Version, Epoch: snapshot.Epoch, ReadKeys: [][]byte{[]byte(key)},
+			Mutations: []*kvdpb.Mutation{{Op: &kvdpb.Mutation_Put{Put: &kvdpb.Item{Key: []byte("d")}}}},
+		})
+		return err
+	}
+	do(func() error { return nodes[0].client.Put(ctx, []byte("a"), []byte("4")) })
+	testwait.Until(t, func() bool {
+		err := commit("a")
+		require.Error(t, err)
+		return status.Code(err) == codes.Aborted
+	})
+	testwait.Until(t, func() bool { return commit("b") == nil })
+	for _, r := range nodes {
+		require.NoError(t, r.end())
+	}
+}

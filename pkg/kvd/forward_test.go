@@ -1,0 +1,85 @@
+package kvd
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// forwards is a service.Forwarder that pretends to perform each write, at version 7.
+type forwards struct{ count atomic.Int64 }
+
+func (f *forwards) Forward(_ context.Context, w *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
+	f.count.Add(1)
+	meta := &kvdpb.ResponseMeta{Version: 7}
+	answer, err := proto.Marshal(map[string]proto.Message{
+		kvdpb.KVService_Put_FullMethodName:         &kvdpb.PutResponse{Meta: meta},
+		kvdpb.KVService_Delete_FullMethodName:      &kvdpb.DeleteResponse{Meta: meta},
+		kvdpb.KVService_DeleteRange_FullMethodName: &kvdpb.DeleteRangeResponse{Meta: meta},
+		kvdpb.KVService_Write_FullMethodName:       &kvdpb.WriteResponse{Meta: meta},
+		kvdpb.TxnService_Commit_FullMethodName:     &kvdpb.CommitResponse{Meta: meta},
+		kvdpb.TxnService_Execute_FullMethodName:    &kvdpb.ExecuteResponse{Meta: meta},
+	}[w.Method])
+	return &service.ForwardedAnswer{Message: answer}, err
+}
+
+// A node that does not lead forwards the writes of a client that knows it alone, in whatever way they
+// travel, and none of a client that finds the leader itself.
+func TestANodeForwardsForAClientThatKnowsItAlone(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		var to forwards
+		var refused atomic.Int64
+		store := servicetest.New(kv.DefaultLimits)
+		refuse := func() error {
+			refused.Add(1)
+			return &kv.NotLeaderError{Leader: 2}
+		}
+		store.OnWrite = func(context.Context, []*kv.Write) error { return refuse() }
+		store.OnApply = func(context.Context, *kv.WriteBatch) error { return refuse() }
+		server := serve(t, store, service.Options{Forward: &to})
+		open := func(target string, opts ...Option) *Client {
+			db, err := Open(target, append([]Option{WithDialer(server.dialer)}, opts...)...)
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, db.Close()) })
+			return db
+		}
+		alone := open("a:1", opts...)
+		for name, write := range writesOf(alone) {
+			before := to.count.Load()
+			require.NoError(t, write(t.Context()), name)
+			require.Equal(t, before+1, to.count.Load(), name)
+		}
+		before := to.count.Load()
+		written, err := alone.PutItem(t.Context(), []byte("k"), nil, ReturnPrevious())
+		require.NoError(t, err)
+		require.Equal(t, uint64(7), written.Version)
+		p := alone.Pipeline()
+		for range 100 {
+			p.Put([]byte("k"), nil)
+		}
+		require.NoError(t, p.Do(t.Context()))
+		require.Equal(t, before+101, to.count.Load())
+
+		before = to.count.Load()
+		several := open("a:1,b:1", append([]Option{WithBatching(Batching{Disabled: true})}, opts...)...)
+		for name, write := range writesOf(several) {
+			was := refused.Load()
+			for refused.Load() == was { // the time may be over before the call has come
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				require.Error(t, write(ctx), name)
+				cancel()
+			}
+		}
+		require.Equal(t, before, to.count.Load(), "it finds the leader itself")
+	})
+}
