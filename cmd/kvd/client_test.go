@@ -77,6 +77,13 @@ func TestScanFormats(t *testing.T) {
 	assert.Equal(t, "b/1\tvalue of b/1\na\tvalue of a\n", p.must("scan", "--reverse", "--end", "b/2"))
 	assert.Equal(t, "4\n", p.must("scan", "--count"))
 	assert.Equal(t, "2\n", p.must("scan", "--count", "--prefix", "b/"))
+	assert.Equal(t, "4\n", p.must("scan", "--count", "--stale", "1s", "--min-version", "1"), "a single node answers it as any other")
+	assert.Equal(t, "value of a", p.must("get", "a", "--stale", "1s", "--min-version", "1"))
+	for _, args := range [][]string{{"get", "a"}, {"scan"}} {
+		r := p.kvd(append(args, "--stale", "-1s")...)
+		assert.Equal(t, daemon.ExitUsage, r.code)
+		assert.Contains(t, r.err, "--stale -1s is negative")
+	}
 	assert.Equal(t, "1\n", p.must("scan", "--count", "--start", "b/2", "--limit", "1", "--reverse"))
 	assert.Equal(t, "0\n", p.must("scan", "--count", "--prefix", "nothing"))
 }

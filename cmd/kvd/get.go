@@ -15,6 +15,7 @@ func (a *app) getCommand() *cobra.Command {
 	var version bool
 	var format string
 	var took timings
+	var fresh freshness
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key",
@@ -28,6 +29,7 @@ func (a *app) getCommand() *cobra.Command {
 	server := a.connection(cmd)
 	enc.flags(cmd)
 	took.flag(cmd)
+	fresh.flags(cmd)
 	cmd.Flags().BoolVar(&version, "version", false, "print the version at which the value was written, and a tab, before the value")
 	cmd.Flags().StringVarP(&format, "output", "o", "raw", "raw, or json as kvd scan prints it")
 	cmd.MarkFlagsMutuallyExclusive("version", "output")
@@ -39,8 +41,12 @@ func (a *app) getCommand() *cobra.Command {
 		if format != "raw" && format != "json" {
 			return usagef("--output %q; want raw or json", format)
 		}
+		if err := fresh.check(); err != nil {
+			return err
+		}
+		stale, minVersion := fresh.options()
 		return server.with(func(c *kvd.Client) error {
-			item, err := c.GetItem(cmd.Context(), key, took.option())
+			item, err := c.GetItem(cmd.Context(), key, took.option(), stale, minVersion)
 			took.print(a)
 			if errors.Is(err, kvd.ErrNotFound) {
 				return fmt.Errorf("get %q: %w", args[0], kvd.ErrNotFound)

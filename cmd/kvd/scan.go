@@ -53,6 +53,7 @@ func (a *app) scanCommand() *cobra.Command {
 	var keys bounds
 	var limit int
 	var keysOnly, reverse, count bool
+	var fresh freshness
 	var format string
 	cmd := &cobra.Command{
 		Use:   "scan",
@@ -70,6 +71,7 @@ func (a *app) scanCommand() *cobra.Command {
 	server := a.connection(cmd)
 	enc.flags(cmd)
 	keys.flags(cmd)
+	fresh.flags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 0, "stop after this many items; 0 means no limit")
 	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "print no values")
 	cmd.Flags().BoolVar(&reverse, "reverse", false, "from the last key to the first")
@@ -84,6 +86,9 @@ func (a *app) scanCommand() *cobra.Command {
 		if limit < 0 {
 			return usagef("--limit %d is negative", limit)
 		}
+		if err := fresh.check(); err != nil {
+			return err
+		}
 		if format == "" {
 			format = "raw"
 			if isTerminal(a.out) {
@@ -94,7 +99,8 @@ func (a *app) scanCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		options := []kvd.ScanOption{kvd.Limit(limit)}
+		stale, minVersion := fresh.options()
+		options := []kvd.ScanOption{kvd.Limit(limit), stale, minVersion}
 		if keysOnly || count {
 			options = append(options, kvd.KeysOnly())
 		}

@@ -341,18 +341,22 @@ func (m *member) coordinator(id int) *commit.Coordinator {
 }
 
 // round returns once this node can answer reads: it has applied everything that was
-// acknowledged anywhere before the call, and shows it.
-func (m *member) round(ctx context.Context) error {
-	if err := m.log.Read(ctx); err != nil {
-		if failed := m.e.Err(); failed != nil {
-			return failed
+// acknowledged anywhere before the call, or as much of that as fresh asks for, and shows it. Its
+// rounds are what tells how new the state is, so a read that may lag asks for one if the newest
+// one is too old.
+func (m *member) round(ctx context.Context, fresh kv.Freshness) error {
+	if fresh.MaxLag <= 0 || !m.log.Fresh(fresh.MaxLag) {
+		if err := m.log.Read(ctx); err != nil {
+			if failed := m.e.Err(); failed != nil {
+				return failed
+			}
+			return err
 		}
-		return err
 	}
 	if failed := m.e.Err(); failed != nil { // a state that differs from that of the majority answers nothing
 		return failed
 	}
-	return m.e.sequencer.WaitVisible(ctx, kv.SeqNum(m.applied.Load()))
+	return m.e.sequencer.WaitVisible(ctx, max(kv.SeqNum(m.applied.Load()), fresh.MinVersion))
 }
 
 // memberWriter is the partition.Writer of a partition of a member.

@@ -25,7 +25,7 @@ const (
 // memtables.
 func (m *member) checkpointAlone(ctx context.Context) (_ *Checkpoint, err error) {
 	e := m.e
-	if err := m.round(ctx); err != nil { // K1
+	if err := m.round(ctx, kv.Freshness{}); err != nil { // K1
 		return nil, err
 	}
 	c, err := e.newCheckpoint()

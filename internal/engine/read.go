@@ -57,11 +57,22 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 		return kv.ErrClosed
 	}
 	if e.member != nil {
-		if err := e.member.round(ctx); err != nil {
+		if err := e.member.round(ctx, freshnessOf(reads)); err != nil {
 			return err
 		}
 	}
 	return e.lookupHere(ctx, reads)
+}
+
+// freshnessOf returns how new the state must be that all of the reads see.
+func freshnessOf(reads []*kv.Lookup) (f kv.Freshness) {
+	for i, r := range reads {
+		if i == 0 {
+			f = r.Fresh
+		}
+		f = f.And(r.Fresh)
+	}
+	return f
 }
 
 // lookupHere is Lookup of the state that this node shows. It is the newest of a cluster only if
@@ -161,7 +172,7 @@ func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum)
 	}
 	defer yield(len(reads))
 	if at == 0 {
-		p, err := e.pin(ctx)
+		p, err := e.pin(ctx, freshnessOf(reads))
 		if err != nil {
 			return 0, err
 		}

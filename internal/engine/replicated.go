@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -30,6 +31,9 @@ type ReplicatedLog interface {
 	// Read returns once everything that was acknowledged anywhere before the call has been
 	// applied here. Errors: the cause of ctx; kv.ErrOverloaded; what ended the log.
 	Read(ctx context.Context) error
+	// Fresh reports whether everything that was acknowledged anywhere longer than lag ago has been
+	// applied here, as far as calls of Read have shown. It does not wait.
+	Fresh(lag time.Duration) bool
 	// Leader returns the id of the node that leads, 0 if it is not known, and its address for
 	// clients, empty if that is not known.
 	Leader() (id uint64, address string)

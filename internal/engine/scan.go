@@ -86,7 +86,7 @@ func (e *Engine) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (*Scann
 		s.left = math.MaxUint64
 	}
 	if o.At == 0 {
-		p, err := e.pin(ctx)
+		p, err := e.pin(ctx, o.Fresh)
 		if err != nil {
 			return nil, err
 		}

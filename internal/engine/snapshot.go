@@ -40,7 +40,7 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 		e.member.awaitTenure(ctx)
 	}
 	for {
-		p, err := e.pin(ctx)
+		p, err := e.pin(ctx, kv.Freshness{})
 		if err != nil {
 			return kv.Snapshot{}, err
 		}
@@ -101,10 +101,10 @@ func (e *Engine) ReleaseSnapshot(id uint64) {
 }
 
 // pin pins a version of all partitions that holds every write acknowledged before
-// the call (G3). The caller must release it.
-func (e *Engine) pin(ctx context.Context) (*pin, error) {
+// the call (G3), on a member as far as fresh asks for that. The caller must release it.
+func (e *Engine) pin(ctx context.Context, fresh kv.Freshness) (*pin, error) {
 	if e.member != nil {
-		if err := e.member.round(ctx); err != nil {
+		if err := e.member.round(ctx, fresh); err != nil {
 			return nil, err
 		}
 	}

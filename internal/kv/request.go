@@ -16,6 +16,8 @@ type Lookup struct {
 	// Budget, if not nil, is shared with other reads of the same call: a read that
 	// finds it spent fails with ErrBudgetSpent.
 	Budget *ReadBudget
+	// Fresh says how new the state must be that is read. Of a call, the most demanding counts.
+	Fresh Freshness
 	// Stages, if not nil, are filled in for the call. Only those of the call's first
 	// Lookup are.
 	Stages *trace.Stages
@@ -37,7 +39,22 @@ type Lookup struct {
 
 // Question returns a Lookup with the same request and no answer.
 func (l *Lookup) Question() Lookup {
-	return Lookup{Key: l.Key, Hash: l.Hash, Want: l.Want, Budget: l.Budget, Stages: l.Stages}
+	return Lookup{Key: l.Key, Hash: l.Hash, Want: l.Want, Budget: l.Budget, Fresh: l.Fresh, Stages: l.Stages}
+}
+
+// Freshness says how new the state must be that a read sees which names no version. The zero
+// Freshness is that it misses nothing that was acknowledged before it began. On a node that is
+// alone every read is so.
+type Freshness struct {
+	// MaxLag: the read may miss what was acknowledged less than this before it began.
+	MaxLag time.Duration
+	// MinVersion: the read waits until the store has come to this version.
+	MinVersion SeqNum
+}
+
+// And returns what a read that shares its state with another one has to ask for.
+func (f Freshness) And(other Freshness) Freshness {
+	return Freshness{min(f.MaxLag, other.MaxLag), max(f.MinVersion, other.MinVersion)}
 }
 
 // Want selects the values that a read loads into memory. For any other value the read
@@ -109,6 +126,8 @@ type ScanOptions struct {
 	Reverse bool
 	// At is the version of a live snapshot; 0 reads the newest.
 	At SeqNum
+	// Fresh says how new that must be.
+	Fresh Freshness
 	// Budget, if not nil, has the Memory from which the scan reserves room for its
 	// batches and, one at a time, for large values. What it holds when Next returns
 	// belongs to the current item: the caller gives it back before it calls Next again.

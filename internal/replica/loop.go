@@ -65,8 +65,9 @@ type Loop struct {
 	inFlight int64
 	sizes    []int64
 	nextID   uint64
-	waiting  map[uint64]chan struct{} // reads; closed when answered
-	underway int                      // calls without an end
+	waiting  map[uint64]waitingRead
+	fresh    time.Time // when the newest read that was answered began; zero: none was
+	underway int       // calls without an end
 	status   Status
 	members  []Member // as of the last tick
 	stopping bool
@@ -93,7 +94,7 @@ type numbered struct {
 func Start(core *Core, proposer Proposer) *Loop {
 	l := &Loop{
 		core: core, proposer: proposer, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		waiting: map[uint64]chan struct{}{}, status: core.Status(),
+		waiting: map[uint64]waitingRead{}, status: core.Status(),
 	}
 	go l.run()
 	return l
@@ -187,7 +188,7 @@ func (l *Loop) Propose(t Tenure, record []byte) (id uint64, err error) {
 //
 // Errors: that of ctx; a kv.OverloadError if too many reads wait; what ended the loop.
 func (l *Loop) Read(ctx context.Context) error {
-	answered := make(chan struct{})
+	answered, begun := make(chan struct{}), time.Now() // before the leader is asked: see Fresh
 	l.mu.Lock()
 	if err := l.err; err != nil || len(l.waiting) >= maxWaitingReads {
 		l.mu.Unlock()
@@ -198,7 +199,7 @@ func (l *Loop) Read(ctx context.Context) error {
 	}
 	l.nextID++
 	id := l.nextID
-	l.waiting[id] = answered
+	l.waiting[id] = waitingRead{answered, begun}
 	l.inbox.reads = append(l.inbox.reads, id)
 	l.mu.Unlock()
 	l.signal()
@@ -218,6 +219,29 @@ func (l *Loop) Read(ctx context.Context) error {
 			return l.Err()
 		}
 	}
+}
+
+// waitingRead is a read without an answer.
+type waitingRead struct {
+	answered chan struct{} // closed then
+	begun    time.Time
+}
+
+// Fresh reports whether everything that was acknowledged anywhere longer than lag ago has been
+// applied here. A read that began at a time, and was answered, has shown that for all before
+// that time; so only the clock of this node counts, and the time that passed until the answer
+// came makes the state older, not newer. Fresh does not wait, and asks no other node.
+func (l *Loop) Fresh(lag time.Duration) bool {
+	l.mu.Lock()
+	fresh, err := l.fresh, l.err
+	l.mu.Unlock()
+	return err == nil && !fresh.IsZero() && elapsed(fresh, time.Now()) <= lag
+}
+
+// elapsed returns how long ago a time was: the longer of what the monotonic clock says, which
+// stands still while the machine is suspended, and the time of day, which may be set back.
+func elapsed(since, now time.Time) time.Duration {
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
 // Compact gives up entries: see Core.Compact. It does not wait. Indexes that are not applied are
@@ -302,9 +326,12 @@ func (l *Loop) process() bool {
 	l.mu.Lock()
 	l.err = err
 	for _, id := range out.Reads {
-		if answered := l.waiting[id]; answered != nil { // its caller still waits
-			close(answered)
+		if r, waits := l.waiting[id]; waits { // its caller still does
+			close(r.answered)
 			delete(l.waiting, id)
+			if r.begun.After(l.fresh) {
+				l.fresh = r.begun
+			}
 		}
 	}
 	if err == nil {

@@ -282,7 +282,7 @@ func TestLoopIsBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		m.loop.mu.Lock()
 		for i := range uint64(maxWaitingReads - 1) {
-			m.loop.waiting[1<<32+i] = make(chan struct{})
+			m.loop.waiting[1<<32+i] = waitingRead{answered: make(chan struct{})}
 		}
 		m.loop.mu.Unlock()
 		gaveUp := make(chan error)

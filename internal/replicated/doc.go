@@ -33,6 +33,23 @@
 // leader; other nodes refuse them with a kv.NotLeaderError, upon which package service/forward
 // has the leader perform them.
 //
+// A read may ask for less (kv.Freshness), and then often costs no message:
+//
+//	R1. A read that may lag by d sees everything that was acknowledged anywhere more than d
+//	    before it began on this node. It is answered at once if a round that began at most d
+//	    ago has been answered, and applied here; otherwise it asks for a round like any read.
+//	R2. The age of a round counts from before its question was sent, by the clock of this
+//	    node alone: the longer of what the monotonic clock and the time of day say. Clocks of
+//	    other nodes do not count. A process that is paused finds its rounds older than
+//	    they are worth. Only a machine that stands still with both of its clocks, as a virtual one
+//	    may, does not notice the time: there R1 holds by that clock.
+//	R3. A read that names a version waits until that is visible here. With R1 it needs no
+//	    round for that.
+//
+// The heartbeats of the leader are no such bound: a follower does not know when one was sent. The
+// probe of kvd serve asks for a round every second, so that reads that may lag by more than that
+// seldom ask for one.
+//
 // # Time
 //
 // The time at which keys expire is part of the replicated state. The leader sets it by an entry
@@ -160,6 +177,5 @@
 //     twentieth of a processor, is not compared.
 //   - Operations in frames are not forwarded to the leader, and a transaction that has read on
 //     another node than the leader is refused once the leader's memtables do not reach back
-//     to its version.
-//   - Stale reads.
+//     to its version. Snapshots cannot lag.
 package replicated

@@ -34,6 +34,7 @@ type cluster struct {
 
 	mu   sync.Mutex
 	drop func(from, to uint64, m *pb.Message) bool // nil: no message is lost
+	late sync.WaitGroup                            // messages on their way: see delay
 	// fetch, if not nil, is called before a file of a checkpoint is sent.
 	fetch  func(from, to uint64, name string) error
 	kept   int // files that were not sent, because the node has them
@@ -134,6 +135,7 @@ func (c *cluster) stop() {
 	for _, n := range c.nodes {
 		n.stop()
 	}
+	c.late.Wait()
 }
 
 // lose sets which messages are lost.

@@ -273,6 +273,9 @@ func (l *Log) Propose(t engine.Tenure, record []byte) (uint64, error) {
 // Read implements engine.ReplicatedLog.
 func (l *Log) Read(ctx context.Context) error { return l.running().Read(ctx) }
 
+// Fresh implements engine.ReplicatedLog.
+func (l *Log) Fresh(lag time.Duration) bool { return l.running().Fresh(lag) }
+
 // Leader implements engine.ReplicatedLog.
 func (l *Log) Leader() (id uint64, address string) {
 	loop, c := l.running(), l.conf.Load()

@@ -13,6 +13,7 @@ type ScanRequest struct {
 	Limit             uint64 // 0: none
 	// AtVersion is that of a snapshot, and Epoch the snapshot's; 0: the newest, and any.
 	AtVersion, Epoch uint64
+	Fresh            kv.Freshness
 	// PageToken, unless empty, is where an earlier scan of the range ended.
 	PageToken string
 }
@@ -35,7 +36,7 @@ func (s *Server) Scan(ctx context.Context, c *Call, r *ScanRequest) (Scanner, er
 			return nil, err
 		}
 	}
-	return s.store.Scan(ctx, rest, kv.ScanOptions{KeysOnly: r.KeysOnly, Limit: r.Limit, Reverse: r.Reverse, At: at, Budget: &c.Budget})
+	return s.store.Scan(ctx, rest, kv.ScanOptions{KeysOnly: r.KeysOnly, Limit: r.Limit, Reverse: r.Reverse, At: at, Fresh: r.Fresh, Budget: &c.Budget})
 }
 
 // Token returns the page token for what follows a key.

@@ -22,6 +22,7 @@
 //	write                    Put, Delete, DeleteRange                   (Writer)
 //	write, and learn         PutItem, DeleteItem: version, previous item
 //	options of writes        Durable, TTL, IfAbsent, IfPresent, IfVersion, IfValue
+//	options of reads         AtVersion, Stale, MinVersion
 //	many writes, all or none Batch with Apply
 //	compare, then, else      Execute
 //	many calls, one caller   Pipeline
@@ -62,7 +63,8 @@
 // A client of several addresses finds the node that leads, and sends it all calls. A client of one
 // address reads from that node, and sends it writes, which the node has the leader perform; such a
 // write travels by itself. If the node knows no leader, or has no connection to it, a write
-// returns [ErrReadOnly]. Reads see all that was acknowledged before, on every node.
+// returns [ErrReadOnly]. Reads see all that was acknowledged before, on every node, unless [Stale]
+// allows them less.
 //
 // Every error is an [*Error] that matches one of the sentinels below with errors.Is, or
 // context.Canceled or context.DeadlineExceeded. Messages are for people.

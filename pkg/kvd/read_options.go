@@ -1,6 +1,10 @@
 package kvd
 
-import "github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+import (
+	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+)
 
 // ReadOption is an option of one Get, GetItem or GetMany.
 type ReadOption interface{ forRead(readOptions) readOptions }
@@ -11,6 +15,10 @@ type ScanOption interface{ forScan(scanOptions) scanOptions }
 var (
 	_ ReadOption = AtVersion(0)
 	_ ScanOption = AtVersion(0)
+	_ ReadOption = Stale(0)
+	_ ScanOption = Stale(0)
+	_ ReadOption = MinVersion(0)
+	_ ScanOption = MinVersion(0)
 )
 
 type readOptions struct {
@@ -32,12 +40,53 @@ type scanOptions struct {
 type AtVersion uint64
 
 func (v AtVersion) forRead(o readOptions) readOptions {
-	o.at = backend.ReadVersion{Version: uint64(v)}
+	o.at.Version, o.at.Epoch = uint64(v), 0
 	return o
 }
 
 func (v AtVersion) forScan(o scanOptions) scanOptions {
-	o.at = backend.ReadVersion{Version: uint64(v)}
+	o.at.Version, o.at.Epoch = uint64(v), 0
+	return o
+}
+
+// Stale is a ReadOption and a ScanOption for a cluster: with Stale(maxLag) the read may miss what was
+// acknowledged less than maxLag before the server began with it, and sees everything that was
+// acknowledged earlier, by whichever node. It costs no message to the node that leads if the server
+// has asked that for another read within maxLag, and what any read costs otherwise. A node that is cut
+// off from the others answers such reads for as long as maxLag.
+//
+// Only the clock of the server counts, and neither clocks of other machines nor a pause of the
+// server's process make a read miss more. Time in which the whole machine stands still, with its
+// clocks, does not count. Two stale reads, one after the other, may be answered by nodes that have
+// come to different versions; see MinVersion. A node that serves alone ignores the option. Reads of
+// snapshots and transactions do not take it. maxLag is rounded down to milliseconds.
+type Stale time.Duration
+
+func (s Stale) forRead(o readOptions) readOptions {
+	o.at.MaxLag = max(time.Duration(s), 0)
+	return o
+}
+
+func (s Stale) forScan(o scanOptions) scanOptions {
+	o.readOptions = s.forRead(o.readOptions)
+	return o
+}
+
+// MinVersion is a ReadOption and a ScanOption for a cluster: with MinVersion(v) the read waits until
+// its node has come to version v, of a write or of an earlier read, and so sees what that did. Without
+// Stale a read sees every acknowledged write anyway; with it, this lets a client read on any node what
+// it has written itself. If the node does not come to the version in time, the error is that of the
+// context or the timeout. A node that serves alone ignores the option. Reads of snapshots and
+// transactions do not take it.
+type MinVersion uint64
+
+func (v MinVersion) forRead(o readOptions) readOptions {
+	o.at.MinVersion = uint64(v)
+	return o
+}
+
+func (v MinVersion) forScan(o scanOptions) scanOptions {
+	o.readOptions = v.forRead(o.readOptions)
 	return o
 }
 

@@ -174,13 +174,13 @@ func (s *Snapshot) check(op string, o readOptions) error {
 	switch {
 	case s.closed.Load():
 		return &Error{Op: op, Err: ErrClosed, Message: "the snapshot was closed"}
-	case o.at.Version != 0:
+	case o.at != (backend.ReadVersion{}):
 		return &Error{Op: op, Err: errAtVersion}
 	}
 	return nil
 }
 
-var errAtVersion = fmt.Errorf("%w: snapshots and transactions read at versions of their own", ErrInvalid)
+var errAtVersion = fmt.Errorf("%w: snapshots and transactions read at versions of their own, and take neither AtVersion nor Stale nor MinVersion", ErrInvalid)
 
 // keepSnapshot renews a lease.
 func (c *Client) keepSnapshot(ctx context.Context, id uint64, lease time.Duration) (time.Duration, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -23,7 +24,7 @@ func (t *Txn) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item
 		return Item{}, err
 	}
 	o := collectRead(opts)
-	if o.at.Version != 0 {
+	if o.at != (backend.ReadVersion{}) {
 		return Item{}, &Error{Op: name, Err: errAtVersion}
 	}
 	found, err := t.lookup(ctx, key, o)
@@ -44,7 +45,7 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 		return nil, errOver(name)
 	}
 	o := collectRead(opts)
-	if o.at.Version != 0 {
+	if o.at != (backend.ReadVersion{}) {
 		return nil, &Error{Op: name, Err: errAtVersion}
 	}
 	found := make([]Lookup, len(keys))
@@ -103,7 +104,7 @@ func (t *Txn) scan(ctx context.Context, r Range, o scanOptions, yield func(Item,
 	if t.over {
 		return errOver(name)
 	}
-	if o.at.Version != 0 {
+	if o.at != (backend.ReadVersion{}) {
 		return &Error{Op: name, Err: errAtVersion}
 	}
 	read, err := t.reads.addScan(r, o.reverse)

@@ -17,7 +17,11 @@ func (a *api) Get(ctx context.Context, req *kvdpb.GetRequest) (*kvdpb.GetRespons
 	if err != nil {
 		return nil, err
 	}
-	l := kv.Lookup{Key: req.Key}
+	fresh, err := messages.FreshnessOf(req.Options)
+	if err != nil {
+		return nil, err
+	}
+	l := kv.Lookup{Key: req.Key, Fresh: fresh}
 	if err := a.server.Get(ctx, &callOf(ctx).work, &l, at); err != nil {
 		return nil, err
 	}
@@ -33,10 +37,14 @@ func (a *api) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvdpb.
 	if err != nil {
 		return nil, err
 	}
+	fresh, err := messages.FreshnessOf(req.Options)
+	if err != nil {
+		return nil, err
+	}
 	lookups := make([]kv.Lookup, len(req.Keys))
 	reads := make([]*kv.Lookup, len(req.Keys))
 	for i, key := range req.Keys {
-		lookups[i].Key = key
+		lookups[i].Key, lookups[i].Fresh = key, fresh
 		reads[i] = &lookups[i]
 	}
 	version, err := a.server.GetMany(ctx, &callOf(ctx).work, reads, at)

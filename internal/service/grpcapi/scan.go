@@ -34,8 +34,12 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 			err = a.server.Failure(call.method, err)
 		}
 	}()
+	fresh, err := messages.FreshnessOf(req.Options)
+	if err != nil {
+		return err
+	}
 	asked := service.ScanRequest{
-		Range: messages.RangeOf(req.Range), KeysOnly: req.KeysOnly, Reverse: req.Reverse, Limit: req.Limit,
+		Range: messages.RangeOf(req.Range), KeysOnly: req.KeysOnly, Reverse: req.Reverse, Limit: req.Limit, Fresh: fresh,
 		AtVersion: req.AtVersion, Epoch: req.Epoch, PageToken: req.PageToken,
 	}
 	budget := &call.work.Budget

@@ -1,6 +1,9 @@
 package messages
 
 import (
+	"math"
+	"time"
+
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -15,6 +18,14 @@ func OptionsOf(o *kvdpb.RequestOptions) kv.WriteOptions {
 			Retried: o.GetRetried(), KnownVersion: kv.SeqNum(o.GetKnownVersion()),
 		},
 	}
+}
+
+// FreshnessOf translates what a read asks for.
+func FreshnessOf(o *kvdpb.RequestOptions) (f kv.Freshness, err error) {
+	const longest = uint64(math.MaxInt64 / time.Millisecond)
+	f.MaxLag = time.Duration(min(o.GetMaxLagMs(), longest)) * time.Millisecond
+	f.MinVersion, err = service.VersionOf(o.GetMinVersion())
+	return f, err
 }
 
 // ConditionOf translates a condition. One that this version does not know is refused when it is

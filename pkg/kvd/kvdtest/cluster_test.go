@@ -1,8 +1,11 @@
 package kvdtest_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +51,29 @@ func TestAClusterLosesNothing(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// A client of any node reads and writes, as long as the node reaches the leader.
+func TestAClientOfOneNodeOfACluster(t *testing.T) {
+	c := kvdtest.NewCluster(t, 3)
+	other := (c.Leader() + 1) % 3
+	db := c.Open(other)
+	key := []byte("a")
+	testwait.Until(t, func() bool { return db.Put(t.Context(), key, []byte("1")) == nil }) // an election may come between
+	got, err := db.Get(t.Context(), key, kvd.Stale(time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, "1", string(got))
+	c.Isolate(other)
+	testwait.Until(t, func() bool { // if it leads just now, it has to notice first
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		return errors.Is(db.Put(ctx, key, []byte("2")), kvd.ErrReadOnly)
+	})
+	got, err = db.Get(t.Context(), key, kvd.Stale(time.Hour))
+	require.NoError(t, err, "what it has")
+	require.NotEmpty(t, got)
+	c.Heal()
+	testwait.Until(t, func() bool { return db.Put(t.Context(), key, []byte("3")) == nil })
 }
 
 // A cluster without a majority acknowledges nothing, and goes on when it has one again.

@@ -143,11 +143,19 @@ type Item struct {
 	TTL        time.Duration
 }
 
-// ReadVersion is what a read asks to read at. The zero value is the newest version.
+// ReadVersion is what a read asks to read at. The zero value is the newest version, which misses
+// nothing that was acknowledged before.
 type ReadVersion struct {
 	Version uint64
 	Epoch   uint64 // of Version: see Snapshot; 0: not known
+	// Of the newest version, in a cluster: see kvd.Stale and kvd.MinVersion.
+	MaxLag     time.Duration
+	MinVersion uint64
 }
+
+// Loose reports whether a read of the newest version need not be, or has to be of a version at
+// least.
+func (v ReadVersion) Loose() bool { return v.Version == 0 && (v.MaxLag > 0 || v.MinVersion > 0) }
 
 // Durability is kvd.Durability.
 type Durability uint8

@@ -52,7 +52,7 @@ func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.
 	op := frameOp(&operation)
 	tries := c.attemptsAt(ctx, &op)
 	tries.timer = ct
-	if c.travelsAlone(&op) {
+	if c.travelsAlone(&op) || operation.At.Loose() {
 		return c.operateAlone(ctx, &operation, tries)
 	}
 	for {
@@ -136,7 +136,7 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 		var meta *kvdpb.ResponseMeta
 		switch op.Kind {
 		case backend.Get:
-			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.At.Version, Epoch: op.At.Epoch, Options: tries.timer.options()}, opts...)
+			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.At.Version, Epoch: op.At.Epoch, Options: tries.timer.readOptions(op.At)}, opts...)
 			if err != nil {
 				return err
 			}

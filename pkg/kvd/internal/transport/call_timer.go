@@ -63,6 +63,19 @@ func (ct *callTimer) options() *kvdpb.RequestOptions {
 	return &kvdpb.RequestOptions{WantTimings: true}
 }
 
+// readOptions returns the options of a read.
+func (ct *callTimer) readOptions(at backend.ReadVersion) *kvdpb.RequestOptions {
+	o := ct.options()
+	if !at.Loose() {
+		return o
+	}
+	if o == nil {
+		o = &kvdpb.RequestOptions{}
+	}
+	o.MaxLagMs, o.MinVersion = uint64(at.MaxLag.Milliseconds()), at.MinVersion
+	return o
+}
+
 // answered is called when an attempt has the message that answers it.
 func (ct *callTimer) answered(m *kvdpb.ResponseMeta) {
 	if ct.on() {

@@ -22,7 +22,8 @@
 //
 // A server that does not lead its cluster refuses writes in frames. A client with several endpoints
 // then goes on to the next one, and says in its gRPC calls that it does; a client with one endpoint
-// attempts the write again as a gRPC call, which the server has the leader perform.
+// attempts the write again as a gRPC call, which the server has the leader perform. Reads that may
+// lag, or name a version at least, are gRPC calls.
 //
 // No caller waits for the release of a snapshot. It is sent with the next call about a snapshot, or by
 // the watchdog.

@@ -13,7 +13,7 @@ import (
 
 // GetMany implements backend.Backend. The keys are sent in a frame of their own if they fit.
 func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Value, bool)) error {
-	if !c.fitFrame(keys) {
+	if !c.fitFrame(keys) || at.Loose() {
 		return c.batchGet(ctx, keys, at, t, found)
 	}
 	tries := c.attempts(ctx)
@@ -35,7 +35,7 @@ func (c *Network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVe
 	var response *kvdpb.BatchGetResponse
 	timer := startTimer(t)
 	err := c.unary(ctx, timer, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: at.Version, Epoch: at.Epoch, Options: timer.options()}, opts...)
+		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: at.Version, Epoch: at.Epoch, Options: timer.readOptions(at)}, opts...)
 		timer.answered(response.GetMeta())
 		return err
 	})

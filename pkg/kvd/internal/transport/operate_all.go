@@ -33,7 +33,9 @@ func (c *Network) OperateAll(ctx context.Context, all []*backend.Operation) {
 	for _, o := range framed {
 		o.tries = c.attemptsAt(ctx, &o.op)
 		o.tries.timer = startTimer(o.Timings)
+		o.tries.asCall = o.Op.At.Loose()
 	}
+	framed = c.operateAsCalls(ctx, framed)
 	for len(framed) > 0 {
 		c.tryAll(ctx, framed)
 		again, wait := retries(framed)

@@ -14,7 +14,7 @@ import (
 func (c *Network) Scan(ctx context.Context, o *backend.Scan, yield func(backend.Item) bool) error {
 	request := &kvdpb.ScanRequest{
 		Range: wireRange(o.Range), Reverse: o.Reverse, KeysOnly: o.KeysOnly, Limit: o.Limit,
-		AtVersion: o.At.Version, Epoch: o.At.Epoch,
+		AtVersion: o.At.Version, Epoch: o.At.Epoch, Options: new(callTimer).readOptions(o.At),
 	}
 	s := scan{client: c, tries: c.attempts(ctx)}
 	if _, has := ctx.Deadline(); !has {
