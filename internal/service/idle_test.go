@@ -16,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // idler is a client that is of use once and idles then.
@@ -66,6 +67,7 @@ func (k *idler) hold(t testing.TB, n int) (each [3]float64) {
 			require.NoError(t, err)
 		}
 	}
+	testwait.Until(t, func() bool { return s.Stats().Connections == int64(n) }, "all are accepted")
 	for i, after := range held() {
 		each[i] = (after - before[i]) / float64(n)
 	}
