@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -65,7 +66,11 @@ func (l *lane) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		l.conn.ResetConnectBackoff() // this pause is the one that counts
+		// This pause is the one that counts. ResetConnectBackoff reads without a lock what gRPC
+		// writes until the first attempt to connect has failed.
+		if l.conn.GetState() == connectivity.TransientFailure {
+			l.conn.ResetConnectBackoff()
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
@@ -68,7 +69,11 @@ func (c *Network) moveOn(from *conn) {
 		return
 	}
 	for _, conn := range c.candidates() {
-		conn.grpc.ResetConnectBackoff()
+		// ResetConnectBackoff reads without a lock what gRPC writes until the first attempt to
+		// connect has failed.
+		if conn.grpc.GetState() == connectivity.TransientFailure {
+			conn.grpc.ResetConnectBackoff()
+		}
 	}
 }
 
