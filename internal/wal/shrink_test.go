@@ -191,3 +191,39 @@ func TestAFullLogReleasesWhatItDoesNotNeed(t *testing.T) {
 		_ = again.Close() // it may have no space to be closed in order
 	}
 }
+
+// However fast records come while a reservation of space is on its way to fail, room for deletes is
+// left then.
+func TestARefusedReservationLeavesRoomForDeletes(t *testing.T) {
+	disk := newDisk(t)
+	o := testOptions(disk)
+	o.SegmentBytes = 4 << 20
+	l, _, _ := mustOpen(t, o)
+	put(t, l, "first", 1, synced)
+	awaitQuiet(l)
+	usage, err := disk.Usage("/")
+	require.NoError(t, err)
+	disk.SetCapacity(int64(usage.Total - usage.Free))
+	slow := make(chan struct{})
+	disk.SetHook(func(s vfs.Step) {
+		if s.Kind == vfs.StepReserve {
+			<-slow
+		}
+	})
+	for err == nil {
+		_, _, err = l.Append(make([]byte, 1000), 1, buffered, make(signal, 1), nil)
+	}
+	require.ErrorIs(t, err, ErrNoRoomYet)
+	close(slow)
+	require.NoError(t, l.AwaitRoom(background))
+	require.ErrorIs(t, l.Refused(), syscall.ENOSPC)
+	deletes := 0
+	for err = nil; err == nil; deletes++ {
+		_, _, err = l.Append(make([]byte, 30), 1, buffered, make(signal, 1), nil)
+	}
+	require.ErrorIs(t, err, kv.ErrReadOnly)
+	require.Greater(t, deletes, 200)
+	l.Flush()
+	require.NoError(t, l.WaitSynced(background, l.End()), "what was admitted is written")
+	require.NoError(t, l.Close())
+}

@@ -31,7 +31,7 @@ const (
 	// should not wait for its reservations.
 	firstAhead = 1 << 20
 	// leastAhead is how much a log on a full disk reserves, or keeps: room for some hundred
-	// deletes.
+	// deletes. Half of that is left when a reservation fails.
 	leastAhead = 64 << 10
 	// keptReserved is how much reserved space a segment may keep when the log leaves it.
 	keptReserved = 64 << 10
@@ -86,10 +86,13 @@ func (l *Log) roomLocked() int64 {
 // little, for a few deletes.
 func (l *Log) aheadLocked() int64 {
 	if l.mu.space.refused != nil {
-		return min(leastAhead, max(l.opts.SegmentBytes/4, slackBytes))
+		return l.keptAhead()
 	}
 	return min(max(firstAhead, int64(l.mu.end-l.mu.space.rested)), max(l.opts.SegmentBytes/2, slackBytes))
 }
+
+// keptAhead is leastAhead, or less if segments are small.
+func (l *Log) keptAhead() int64 { return min(leastAhead, max(l.opts.SegmentBytes/4, slackBytes)) }
 
 // ErrNoRoomYet is returned by Append while space for the record is being reserved.
 var ErrNoRoomYet = errors.New("space for the commit log is being reserved")
@@ -105,8 +108,11 @@ func (l *Log) makeRoomLocked(cost int64) error {
 	if l.mu.suspended != nil {
 		return l.suspendedError(l.mu.space.refused)
 	}
-	room := l.roomLocked() - cost
-	if room >= 0 {
+	room, kept := l.roomLocked()-cost, int64(0)
+	if l.mu.space.refused == nil {
+		kept = l.keptAhead() / 2 // for deletes, should the next reservation fail
+	}
+	if room >= kept {
 		if room < l.aheadLocked()/2 && l.mu.space.refused == nil {
 			l.reserveSoonLocked(0)
 		}
