@@ -325,6 +325,10 @@ func (e *Engine) freeSpace() {
 // diskFull reports whether the store takes no puts for want of space.
 func (e *Engine) diskFull() bool { return e.readOnly.Load() && !e.disk.unwritable.Load() }
 
+// lastSpace reports whether the disk was too full for a flush when it was last looked at. Clients can
+// do nothing but delete then.
+func (e *Engine) lastSpace() bool { return e.diskFull() && e.disk.free.Load() < minBallast }
+
 // clientsFreeSpace reports whether clients deleted since the store became read-only. If so
 // the log is not kept for the request ids of writes: see trimLog. Only the maintenance loop
 // calls it.

@@ -47,9 +47,41 @@ func insist(l *fullLife, write func() error) {
 	}
 }
 
+// TestDeletesDoNotWaitForAFlushWithoutSpace: on a disk without space no flush makes room in full
+// memtables, so deletes are taken as long as the log has room.
+func TestDeletesDoNotWaitForAFlushWithoutSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		o := fullOptions(mem)
+		o.SegmentBytes = 4 << 20
+		e := open(t, o)
+		h := newHog(mem, 64<<20, 0)
+		h.greedy.Store(true)
+		n := 0
+		var err error
+		for ; err == nil; n++ {
+			_, err = e.Put(t.Context(), fmt.Appendf(nil, "key-%03d", n), make([]byte, 200), buffered)
+		}
+		require.True(t, errors.Is(err, kv.ErrReadOnly) || errors.Is(err, kv.ErrOverloaded), "%v", err)
+		time.Sleep(5 * housekeepingEvery)
+		for i := range 2000 {
+			_, err := e.Delete(t.Context(), fmt.Appendf(nil, "key-%03d", i%n), buffered)
+			require.NoError(t, err, i)
+		}
+		h.leave()
+		time.Sleep(20 * housekeepingEvery)
+		_, err = e.Put(t.Context(), []byte("key-000"), []byte("back"), synced)
+		require.NoError(t, err)
+	})
+}
+
 // freedWithin is how soon after the deletes a full disk takes writes again, by the fake
 // clock: some ticks of the maintenance loop, and much less than nameSpan.
 const freedWithin = 6 * housekeepingEvery
+
+// leastTotal is a disk on which the store of fullOptions takes writes when it is empty: what has to be
+// free for that, and its own files.
+const leastTotal = 192 << 10
 
 // TestDeletesOnAFullDiskFreeIt fills the disk to its last byte, with the ballast used up,
 // and then deletes everything. The process that filled it keeps its space, so all space
@@ -89,6 +121,9 @@ func TestDeletesOnAFullDiskFreeIt(t *testing.T) {
 					usage, err := mem.Usage("/")
 					require.NoError(t, err)
 					require.Zero(t, usage.Free)
+					if usage.Total < leastTotal {
+						mem.SetCapacity(leastTotal)
+					}
 
 					begin := time.Now()
 					remove(l)

@@ -22,11 +22,17 @@ func isLarge(bytes int) bool { return bytes > smallWrite }
 //
 // Large writes wait for each other here, before they enter any queue that small writes
 // share with them: the inbox of a partition, or the log.
+//
+// On a disk without space for a flush, deletes do not wait for one, although the memtables may be
+// full: they are what makes space. The log bounds them, since it has what it has reserved and no more.
 func (e *Engine) admit(ctx context.Context, bytes int) error {
 	if isLarge(bytes) {
 		if err := e.large.take(ctx, int64(bytes)); err != nil {
 			return err
 		}
+	}
+	if e.lastSpace() {
+		return nil
 	}
 	err := e.budget.admit(ctx, bytes)
 	if err != nil {
