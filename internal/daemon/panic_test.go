@@ -180,6 +180,9 @@ func runWithUnreadableValue(c Config) error {
 		return err
 	}
 	store := Store(e)
+	for !orchestratorIdles() { // so that the caller leads: it is its goroutine that has SetPanicOnFault
+		runtime.Gosched()
+	}
 	func() {
 		defer func() { _ = recover() }() // as a server would
 		debug.SetPanicOnFault(true)
@@ -193,4 +196,16 @@ func runWithUnreadableValue(c Config) error {
 	fmt.Fprintln(os.Stderr, "GOING ON:", err, w.Err)
 	os.Exit(ExitOK)
 	return nil
+}
+
+// orchestratorIdles reports whether the goroutine of the orchestrator waits for something to do.
+func orchestratorIdles() bool {
+	stacks := make([]byte, 1<<20)
+	for _, g := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(g, "commit.(*Orchestrator).orchestrate(") {
+			state, _, _ := strings.Cut(g, "\n")
+			return strings.Contains(state, "[select")
+		}
+	}
+	return false
 }
