@@ -45,17 +45,22 @@ func (c *cluster) delay(longest time.Duration, random *rand.Rand, lost func(from
 		if lost(from, to) || to > uint64(len(c.nodes)) {
 			return true
 		}
-		m, n := proto.Clone(m).(*pb.Message), c.nodes[to-1]
-		c.late.Go(func() {
-			time.Sleep(late)
-			n.mu.Lock()
-			log := n.log
-			n.mu.Unlock()
-			if log != nil {
-				log.Deliver(m)
-			}
-		})
+		c.deliverLate(c.nodes[to-1], m, late)
 		return true // as far as the network without a delay is concerned
+	})
+}
+
+// deliverLate delivers a message to a node later, if that runs then.
+func (c *cluster) deliverLate(n *node, m *pb.Message, late time.Duration) {
+	m = proto.Clone(m).(*pb.Message)
+	c.late.Go(func() {
+		time.Sleep(late)
+		n.mu.Lock()
+		log := n.log
+		n.mu.Unlock()
+		if log != nil {
+			log.Deliver(m)
+		}
 	})
 }
 
@@ -168,6 +173,31 @@ func TestAStaleReadIsNeverOlderThanPromised(t *testing.T) {
 		require.Positive(t, older, "no read was stale: nothing was tested")
 		require.Positive(t, late, "no node was cut off for longer than a read may lag: nothing was tested")
 		c.lose(nil)
+	})
+}
+
+// What a node knows is as old as the question to the leader, and not as the answer, which may be late.
+func TestTheAgeOfAStaleReadCountsFromTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const late = 500 * time.Millisecond
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		c.leader()
+		n := c.follower()
+		c.lose(func(_, to uint64, m *pb.Message) bool {
+			if to != n.id {
+				return false
+			}
+			c.deliverLate(n, m, late)
+			return true
+		})
+		begun := time.Now()
+		_, err := n.read("n", kv.Freshness{}, time.Minute)
+		require.NoError(t, err)
+		took := time.Since(begun)
+		require.GreaterOrEqual(t, took, late)
+		require.False(t, n.log.Fresh(late-time.Millisecond))
+		require.True(t, n.log.Fresh(took))
 	})
 }
 
