@@ -112,6 +112,8 @@ func (l *losing) Add(context.Context, string, uint64) (service.NewNode, error) {
 
 func (l *losing) Remove(context.Context, uint64) error { return l.lost() }
 
+func (l *losing) Move(context.Context, uint64, string) error { return l.lost() }
+
 // A change of a cluster whose answer is lost is tried again, and is not reported as one that was not
 // made.
 func TestAChangeOfAClusterThatIsNotAnswered(t *testing.T) {
@@ -125,6 +127,7 @@ func TestAChangeOfAClusterThatIsNotAnswered(t *testing.T) {
 		"transfer": func() error { _, err := db.TransferLeadership(t.Context(), 2); return err },
 		"add":      func() error { _, err := db.AddNode(t.Context(), "c:2", 0); return err },
 		"remove":   func() error { return db.RemoveNode(t.Context(), 2) },
+		"move":     func() error { return db.MoveNode(t.Context(), 2, "c:2") },
 	} {
 		before := nodes.made.Load()
 		require.ErrorIs(t, change(), ErrUncertain, name)

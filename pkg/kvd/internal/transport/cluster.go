@@ -68,7 +68,7 @@ func (c *Network) RemoveNode(ctx context.Context, node uint64) error {
 
 // MoveNode implements backend.Backend.
 func (c *Network) MoveNode(ctx context.Context, node uint64, peer string) error {
-	return c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+	return c.change(ctx, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		_, err := kvdpb.NewAdminServiceClient(conn.grpc).MoveNode(ctx, &kvdpb.MoveNodeRequest{Node: node, PeerAddress: peer}, opts...)
 		return err
 	})
