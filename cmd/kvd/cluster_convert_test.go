@@ -1,12 +1,8 @@
 package main
 
 import (
-	"io"
-	"net"
 	"path/filepath"
 	"regexp"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -14,73 +10,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/testrelay"
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
-// gate is an address of a node for the other nodes, which is known before the node listens.
-type gate struct {
-	net.Listener
-	target atomic.Pointer[string] // nil: connections are closed
-}
-
-func newGate(t *testing.T) *gate {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	g := &gate{Listener: l}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { g.pass(in) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		running.Wait()
-	})
-	return g
-}
-
-func (g *gate) pass(in net.Conn) {
-	defer func() { _ = in.Close() }()
-	target := g.target.Load()
-	if target == nil {
-		return
-	}
-	out, err := net.Dial("tcp", *target)
-	if err != nil {
-		return
-	}
-	var both sync.WaitGroup
-	for _, c := range [][2]net.Conn{{in, out}, {out, in}} {
-		both.Go(func() {
-			_, _ = io.Copy(c[0], c[1])
-			_, _ = c[0].Close(), c[1].Close()
-		})
-	}
-	both.Wait()
-}
-
 var nodeListens = regexp.MustCompile(`node of a cluster\s.*"listen": "([^"]+)"`)
 
-// serveNode starts a node, which the others reach by a gate.
-func serveNode(t *testing.T, dir string, g *gate) *process {
+// serveNode starts a node, which the others reach by a relay.
+func serveNode(t *testing.T, dir string, r *testrelay.Relay) *process {
 	p := serve(t, dir, "--cluster", "--cluster-listen", "127.0.0.1:0")
-	testwait.Until(t, func() bool { return g.follow(p) })
+	testwait.Until(t, func() bool { return follow(r, p) })
 	return p
 }
 
-// follow leads the gate to where a node listens now: it listens anew when it has received the data.
-// It reports false if the node has not said where.
-func (g *gate) follow(p *process) bool {
+// follow has the relay pass on to where a node listens now: it listens anew when it has received the
+// data. It reports false if the node has not said where.
+func follow(r *testrelay.Relay, p *process) bool {
 	all := nodeListens.FindAllStringSubmatch(p.log.String(), -1)
 	if len(all) == 0 {
 		return false
 	}
-	g.target.Store(&all[len(all)-1][1])
+	r.To(all[len(all)-1][1])
 	return true
 }
 
@@ -88,7 +38,7 @@ func (g *gate) follow(p *process) bool {
 // have what the store had.
 func TestTheStoreOfASingleNodeBecomesACluster(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "1"), filepath.Join(t.TempDir(), "2")
-	gates := []*gate{newGate(t), newGate(t)}
+	relays := []*testrelay.Relay{testrelay.New(t), testrelay.New(t)}
 	p := serve(t, first)
 	for _, key := range []string{"a", "b", "c"} {
 		p.must("put", key, "value of "+key)
@@ -99,7 +49,7 @@ func TestTheStoreOfASingleNodeBecomesACluster(t *testing.T) {
 	testwait.Until(t, func() bool { return p.kvd("get", "goes").code == exitNotFound })
 	want := p.must("digest", p.addr)
 	version := p.must("get", "c", "--version")
-	initial := []string{"cluster", "init", "--data", first, "--from-existing", "--node", "1", "--members", "1=" + gates[0].Addr().String()}
+	initial := []string{"cluster", "init", "--data", first, "--from-existing", "--node", "1", "--members", "1=" + relays[0].Addr()}
 	refused := func(code int, text string, env []string, args ...string) {
 		t.Helper()
 		r := command(t, "", env, args...)
@@ -124,14 +74,14 @@ func TestTheStoreOfASingleNodeBecomesACluster(t *testing.T) {
 	require.Zero(t, command(t, "", nil, "check", first).code)
 	refused(daemon.ExitUsage, "already; start it with kvd serve --cluster", nil, initial...)
 
-	nodes := []*process{serveNode(t, first, gates[0])}
+	nodes := []*process{serveNode(t, first, relays[0])}
 	testwait.Until(t, func() bool { // once it leads
-		return nodes[0].kvd("cluster", "join", "--data", second, "--peer", gates[1].Addr().String()).code == 0
+		return nodes[0].kvd("cluster", "join", "--data", second, "--peer", relays[1].Addr()).code == 0
 	})
-	nodes = append(nodes, serveNode(t, second, gates[1]))
+	nodes = append(nodes, serveNode(t, second, relays[1]))
 	client := nodes[0].client()
 	testwait.Until(t, func() bool {
-		gates[1].follow(nodes[1])
+		follow(relays[1], nodes[1])
 		c, err := client.Cluster(t.Context())
 		return err == nil && len(c.Nodes) == 2 && c.Nodes[0].Voter && c.Nodes[1].Voter
 	})

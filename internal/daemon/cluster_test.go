@@ -3,13 +3,10 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,57 +23,11 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/replicated"
+	"github.com/kvd-db/kvd/internal/testrelay"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
-
-// door is an address that exists before the node behind it does, and stays when it starts again.
-type door struct {
-	listener net.Listener
-	target   atomic.Pointer[string] // nil: connections are closed
-	running  sync.WaitGroup
-}
-
-func newDoor(t *testing.T) *door {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	d := &door{listener: l}
-	d.running.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			d.running.Go(func() { d.pass(in) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		d.running.Wait()
-	})
-	return d
-}
-
-func (d *door) pass(in net.Conn) {
-	defer func() { _ = in.Close() }()
-	target := d.target.Load()
-	if target == nil {
-		return
-	}
-	out, err := net.Dial("tcp", *target)
-	if err != nil {
-		return
-	}
-	var both sync.WaitGroup
-	for _, c := range [][2]net.Conn{{in, out}, {out, in}} {
-		both.Go(func() {
-			_, _ = io.Copy(c[0], c[1])
-			_, _ = c[0].Close(), c[1].Close()
-		})
-	}
-	both.Wait()
-}
 
 func initNode(fsys vfs.FS, node descriptor.Node) error {
 	partitions, err := InitNode(fsys, "data", node, 2)
@@ -95,10 +46,10 @@ func clusterOf(t *testing.T, size uint64) (starts []func() *running, logged func
 func clusterOn(t *testing.T, disks []*vfs.Mem) (starts []func() *running, logged func(node int, message string) []observer.LoggedEntry) {
 	size := uint64(len(disks))
 	node := descriptor.Node{Cluster: descriptor.NewID(), Members: map[uint64]string{}}
-	doors, logs := map[uint64]*door{}, make([]*observer.ObservedLogs, size)
+	relays, logs := map[uint64]*testrelay.Relay{}, make([]*observer.ObservedLogs, size)
 	for id := uint64(1); id <= size; id++ {
-		doors[id] = newDoor(t)
-		node.Members[id] = doors[id].listener.Addr().String()
+		relays[id] = testrelay.New(t)
+		node.Members[id] = relays[id].Addr()
 	}
 	for id := uint64(1); id <= size; id++ {
 		fsys := vfs.NewMem()
@@ -108,7 +59,7 @@ func clusterOn(t *testing.T, disks []*vfs.Mem) (starts []func() *running, logged
 		require.NoError(t, initNode(fsys, mine))
 		require.ErrorIs(t, initNode(fsys, mine), kv.ErrInvalidArgument, "it is one already")
 		starts = append(starts, func() *running {
-			r, lines := startNode(t, fsys, doors[id])
+			r, lines := startNode(t, fsys, relays[id])
 			logs[id-1] = lines
 			return r
 		})
@@ -116,14 +67,14 @@ func clusterOn(t *testing.T, disks []*vfs.Mem) (starts []func() *running, logged
 	return starts, func(node int, message string) []observer.LoggedEntry { return logs[node].FilterMessage(message).All() }
 }
 
-// startNode starts a node, which the others reach by a door.
-func startNode(t *testing.T, fsys vfs.FS, d *door) (*running, *observer.ObservedLogs) {
+// startNode starts a node, which the others reach by a relay.
+func startNode(t *testing.T, fsys vfs.FS, d *testrelay.Relay) (*running, *observer.ObservedLogs) {
 	core, lines := observer.New(zapcore.InfoLevel)
 	c := testConfig(zap.New(core), fsys)
 	c.Cluster, c.ClusterListen = true, "127.0.0.1:0"
 	r := start(t, c)
 	listen := lines.FilterMessage("node of a cluster").All()[0].ContextMap()["listen"].(string)
-	d.target.Store(&listen)
+	d.To(listen)
 	return r, lines
 }
 
@@ -319,8 +270,8 @@ func TestAConversionIsFinished(t *testing.T) {
 	r := start(t, testConfig(zaptest.NewLogger(t), fsys))
 	require.NoError(t, r.client.Put(t.Context(), []byte("a"), []byte("value of a")))
 	require.NoError(t, r.end())
-	d := newDoor(t)
-	node := descriptor.Node{Node: 3, Members: map[uint64]string{3: d.listener.Addr().String()}}
+	d := testrelay.New(t)
+	node := descriptor.Node{Node: 3, Members: map[uint64]string{3: d.Addr()}}
 	decided := node
 	decided.Cluster = 5
 	require.NoError(t, replicated.Convert("data", engine.Options{FS: fsys}, decided))

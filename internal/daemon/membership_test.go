@@ -25,6 +25,7 @@ import (
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/replicated"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testrelay"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
@@ -73,12 +74,12 @@ func calm(c *kvd.Cluster) bool {
 }
 
 // join makes a node that joins by another one. It is not started.
-func join(t *testing.T, by *running, d *door, replaces uint64) (uint64, *vfs.Mem) {
+func join(t *testing.T, by *running, d *testrelay.Relay, replaces uint64) (uint64, *vfs.Mem) {
 	t.Helper()
 	var added kvd.AddedNode
 	testwait.Until(t, func() bool { // it is refused while a majority is silent
 		var err error
-		added, err = by.client.AddNode(t.Context(), d.listener.Addr().String(), replaces)
+		added, err = by.client.AddNode(t.Context(), d.Addr(), replaces)
 		return err == nil
 	})
 	fsys := vfs.NewMem()
@@ -117,7 +118,7 @@ func TestMembership(t *testing.T) {
 	require.ErrorContains(t, err, "at "+nodes[other].addr)
 
 	// Node 4 joins, and is started: it gets what there is, and votes.
-	id, _ := join(t, nodes[1], newDoor(t), 0)
+	id, _ := join(t, nodes[1], testrelay.New(t), 0)
 	require.Equal(t, uint64(4), id)
 	c = nodes[1].status(func(c *kvd.Cluster) bool { return nodeIn(c, 4).ID == 4 })
 	require.False(t, nodeIn(&c, 4).Answers || nodeIn(&c, 4).Voter || nodeIn(&c, 4).Started)
@@ -125,7 +126,7 @@ func TestMembership(t *testing.T) {
 	require.ErrorContains(t, err, "node 1 has the address")
 	_, err = nodes[1].client.AddNode(t.Context(), "10.0.0.1:7", 0)
 	require.ErrorIs(t, err, kvd.ErrInvalid, "there are no certificates")
-	second := newDoor(t)
+	second := testrelay.New(t)
 	id, fsys := join(t, nodes[1], second, 0)
 	require.Equal(t, uint64(5), id, "at another address it is another node")
 	remove(nodes[1], 4)
@@ -136,7 +137,7 @@ func TestMembership(t *testing.T) {
 	require.Equal(t, "v", string(value))
 
 	// Node 6 replaces node 3, which runs.
-	third := newDoor(t)
+	third := testrelay.New(t)
 	id, fsys = join(t, nodes[5], third, 3)
 	nodes[id], _ = startNode(t, fsys, third)
 	require.ErrorIs(t, <-nodes[3].ended, ErrExpelled)
@@ -176,8 +177,8 @@ func membersNoted(t *testing.T, fsys vfs.FS) map[uint64]string {
 func listenOf(lines []observer.LoggedEntry) string { return lines[0].ContextMap()["listen"].(string) }
 
 // move gives a node another address. It is refused while an election is under way.
-func (r *running) move(node uint64, d *door) (address string) {
-	address = d.listener.Addr().String()
+func (r *running) move(node uint64, d *testrelay.Relay) (address string) {
+	address = d.Addr()
 	testwait.Until(r.t, func() bool { return r.client.MoveNode(r.t.Context(), node, address) == nil })
 	return address
 }
@@ -196,7 +197,7 @@ func TestANodeMovesToAnotherAddress(t *testing.T) {
 	moved := c.Leader%3 + 1
 	other := moved%3 + 1
 	require.NoError(t, nodes[moved].end())
-	first := newDoor(t)
+	first := testrelay.New(t)
 	firstAddress := nodes[other].move(moved, first)
 	for address, node := range map[string]uint64{"127.0.0.1:1": 9, "10.0.0.1:1": moved, nodeIn(&c, other).Peer: moved} {
 		require.ErrorIs(t, nodes[other].client.MoveNode(t.Context(), node, address), kvd.ErrInvalid, address)
@@ -206,9 +207,9 @@ func TestANodeMovesToAnotherAddress(t *testing.T) {
 	nodes[moved], listens[moved] = again, listenOf(lines.FilterMessage("node of a cluster").All())
 	c = again.status(calm)
 
-	leader, second := c.Leader, newDoor(t)
+	leader, second := c.Leader, testrelay.New(t)
 	at := listens[leader]
-	second.target.Store(&at)
+	second.To(at)
 	asked := nodes[leader%3+1]
 	secondAddress := asked.move(leader, second)
 	asked.status(func(c *kvd.Cluster) bool { return nodeIn(c, leader).Peer == secondAddress && calm(c) })
@@ -228,7 +229,7 @@ func TestAddressesThatCannotBeNoted(t *testing.T) {
 	disk := vfs.NewMem()
 	require.NoError(t, initNode(disk, descriptor.Node{Cluster: descriptor.NewID(), Node: 1, Members: map[uint64]string{1: "127.0.0.1:1"}}))
 	faults := faultfs.Wrap(disk, nil)
-	r, lines := startNode(t, faults, newDoor(t))
+	r, lines := startNode(t, faults, testrelay.New(t))
 	var failed atomic.Int64
 	faults.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
 		if op.Kind != faultfs.Create || !strings.Contains(op.Name, descriptor.NodeName) {
@@ -237,7 +238,7 @@ func TestAddressesThatCannotBeNoted(t *testing.T) {
 		failed.Add(1)
 		return faultfs.Fault{Err: syscall.ENOSPC}
 	}))
-	address := r.move(1, newDoor(t))
+	address := r.move(1, testrelay.New(t))
 	testwait.Until(t, func() bool { return failed.Load() > 2 })
 	require.Len(t, lines.FilterMessageSnippet("cannot be written to NODE").All(), 1)
 	require.Equal(t, "127.0.0.1:1", membersNoted(t, disk)[1])
@@ -267,15 +268,15 @@ func TestANodeThatLostItsDataDoesNotTakePart(t *testing.T) {
 // A node that was made with other members than the others, by mistake, is refused by them, and does
 // not tell them that they were removed: they would end for good.
 func TestANodeThatWasMadeWithOtherMembersEndsNoOther(t *testing.T) {
-	cluster, members, doors := descriptor.NewID(), map[uint64]string{}, map[uint64]*door{}
+	cluster, members, relays := descriptor.NewID(), map[uint64]string{}, map[uint64]*testrelay.Relay{}
 	for id := range uint64(3) {
-		doors[id+1] = newDoor(t)
-		members[id+1] = doors[id+1].listener.Addr().String()
+		relays[id+1] = testrelay.New(t)
+		members[id+1] = relays[id+1].Addr()
 	}
 	begin := func(id uint64, members map[uint64]string) (*running, *observer.ObservedLogs) {
 		fsys := vfs.NewMem()
 		require.NoError(t, initNode(fsys, descriptor.Node{Cluster: cluster, Node: id, Members: members}))
-		return startNode(t, fsys, doors[id])
+		return startNode(t, fsys, relays[id])
 	}
 	wrong, _ := begin(3, map[uint64]string{3: members[3]})
 	wrong.status(func(c *kvd.Cluster) bool { return c.Leader == 3 })

@@ -103,6 +103,7 @@ var testSupport = map[string]bool{
 	"internal/testsize/reduced":        true,
 	"internal/partition/partitiontest": true,
 	"internal/testwait":                true,
+	"internal/testrelay":               true,
 	"internal/torture":                 true,
 	"internal/torture/kvdbinary":       true,
 	"internal/torture/history":         true,
