@@ -27,8 +27,8 @@ type entriesOf struct {
 
 // around returns what is beside a table. An entry of the base may be newer than one of the oldest
 // delta, but not for the same key (V7), so for a table of the base that delta is looked at too.
-func (b *build) around(r *rewrite, older []manifest.Run, ranges []kv.Entry) around {
-	a := around{covers: kv.NewRangeTombstones(ranges)}
+func (b *build) around(r *rewrite, older []manifest.Run, covers *kv.RangeTombstones) around {
+	a := around{covers: covers}
 	runs := b.runs()
 	if r.run == len(runs)-1 && r.run > 0 {
 		var whole manifest.Run

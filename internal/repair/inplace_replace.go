@@ -54,11 +54,11 @@ func (t *replacing) prepare() error {
 	if err != nil {
 		return err
 	}
-	ranges = append(ranges, t.r.ranges...)
-	t.around = t.b.around(t.r, older, ranges)
+	covers := kv.NewRangeTombstones(append(ranges, t.r.ranges...))
+	t.around = t.b.around(t.r, older, covers)
 	for _, l := range []*lookup{&t.inGaps, &t.beside} {
 		if len(older) > 0 {
-			l.older = &survivors{it: t.b.iterate(older), covers: kv.NewRangeTombstones(slices.Clone(ranges))}
+			l.older = &survivors{it: t.b.iterate(older), covers: covers}
 		}
 		if len(t.b.filling) > 0 {
 			l.backup = &survivors{it: t.b.iterateBackup(), covers: kv.NewRangeTombstones(rangesOf(t.b.filling))}

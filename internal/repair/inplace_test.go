@@ -22,7 +22,6 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
-	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
@@ -329,19 +328,11 @@ func TestALostRangeDeleteInPlace(t *testing.T) {
 // rangeDeletes counts the range tombstones that can be read of a table, and reports whether they
 // are known to be all, also if data blocks are damaged.
 func (h *history) rangeDeletes(name string, content []byte) (n int, known bool) {
-	disk := vfs.NewMem()
-	replace(h.t, disk, "table", content)
-	f, err := disk.Open("table")
-	require.NoError(h.t, err)
-	id, _ := descriptor.ParsePartition(path.Base(path.Dir(name)))
-	_, num := manifest.ParseName(path.Base(name))
-	found, err := sstable.Salvage(h.t.Context(), f, kv.FileID{Partition: uint32(id), Num: num}, func(e *kv.Entry) error {
+	found := h.entriesOf(name, content, func(e *kv.Entry) {
 		if e.Kind == kv.KindRangeDelete {
 			n++
 		}
-		return nil
 	})
-	require.NoError(h.t, errors.Join(err, f.Close()))
 	return n, found.RangesKnown
 }
 
