@@ -33,9 +33,9 @@
 // has started again gets its streams without waiting for the pauses of the others. If the other
 // node is silent for 10 s it is asked whether it is there, and has 5 s to answer.
 //
-// If a stream has ended and the first attempt to make another one finds no process at the address, the
-// Receiver is told that the node seems to be gone: the machine of a process that has ended refuses its
-// connections at once, long before its silence tells.
+// If a stream has ended and an attempt to make another one finds no process at the address, the
+// Receiver is told once that the node seems to be gone: the machine of a process that has ended
+// refuses its connections at once, long before its silence tells.
 //
 // # Identity
 //

@@ -196,22 +196,19 @@ func (l *Loop) applied(ctx context.Context, after uint64) ([]*pb.Entry, uint64, 
 
 // Sent says that a node has ended to fetch a checkpoint: see [Core.Sent]. It does not wait. If too
 // many calls wait it is lost, and the Core offers the checkpoint again.
-func (l *Loop) Sent(node uint64, whole bool) {
-	begin := func(c *Core) error {
-		c.Sent(node, whole)
-		return nil
-	}
-	_ = l.post(&call{begin: begin, ended: make(chan error, 1)})
-}
+func (l *Loop) Sent(node uint64, whole bool) { l.tell(func(c *Core) { c.Sent(node, whole) }) }
 
 // Gone says that the process of a node seems to have ended: see [Core.Gone]. It does not wait. If too
 // many calls wait it is lost, and a leader is missed by its silence alone.
-func (l *Loop) Gone(node uint64) {
-	begin := func(c *Core) error {
-		c.Gone(node)
+func (l *Loop) Gone(node uint64) { l.tell(func(c *Core) { c.Gone(node) }) }
+
+// tell has the loop tell its Core something, unless too many calls wait.
+func (l *Loop) tell(begin func(c *Core)) {
+	told := &call{ended: make(chan error, 1), begin: func(c *Core) error {
+		begin(c)
 		return nil
-	}
-	_ = l.post(&call{begin: begin, ended: make(chan error, 1)})
+	}}
+	_ = l.post(told)
 }
 
 // Install lets the log begin at the position of a checkpoint, as [Core.Install] does, and returns
