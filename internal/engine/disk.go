@@ -53,6 +53,7 @@ type disk struct {
 	// maintenance changes no file.
 	unwritable    atomic.Bool
 	foundReadOnly bool // every tick since some tick found it so; of the maintenance loop
+	starved       int  // ticks in a row on which the last space did not suffice; of the maintenance loop
 }
 
 // openDisk finds the ballast, and gives it back if the disk is so full that recovery may
@@ -160,19 +161,36 @@ func (e *Engine) watchDisk(tick bool) {
 		}
 	default:
 		needed := cause != nil || usage.Free < uint64(d.ballast.size)/2
+		if tick {
+			d.countStarved(usage)
+		}
+		release, all := tick && d.starved > 0, tick && d.starved > 0 && d.starved%starvedTicks == 0
 		e.attempt(func() bool {
 			if needed {
 				e.giveBallastBack()
 			}
-			// The log's reserve is the last space, so it is given to clients that delete.
-			if tick && usage.Free < minBallast && d.ballast.have.Load() == 0 && d.deletes.Load() {
-				e.releaseLog()
+			if release {
+				e.releaseLog(all)
 			}
-			return tick && e.resumeLog()
+			return tick && !all && e.resumeLog()
 		})
 		if tick {
 			e.freeSpace()
 		}
+	}
+}
+
+// starvedTicks is after how many ticks the log gives up even the space that it keeps for
+// deletes, until the next tick. Guessed: clients have deleted most of what they will.
+const starvedTicks = 3
+
+// countStarved counts a tick of the maintenance loop on which clients have deleted and a
+// flush still has no space. The log's reserve is then the last space there is.
+func (d *disk) countStarved(usage vfs.Usage) {
+	if usage.Free < minBallast && d.ballast.have.Load() == 0 && d.deletes.Load() {
+		d.starved++
+	} else {
+		d.starved = 0
 	}
 }
 
@@ -266,13 +284,13 @@ func (e *Engine) keepBallast() bool {
 	return err == nil
 }
 
-// releaseLog makes the log give back reserved space that it does not need, so that flushes
-// and compactions have a little space on a full disk.
-func (e *Engine) releaseLog() {
+// releaseLog makes the log give back reserved space that it does not need, or all, so that
+// flushes and compactions have a little space on a full disk.
+func (e *Engine) releaseLog(all bool) {
 	if e.log == nil {
 		return
 	}
-	gave, err := e.log.Release()
+	gave, err := e.log.Release(all)
 	if e.log.Err() == nil {
 		e.reportDisk(err)
 	}

@@ -75,6 +75,43 @@ func TestDeletesDoNotWaitForAFlushWithoutSpace(t *testing.T) {
 	})
 }
 
+// TestTheLogGivesItsLastSpaceToAFlush: when all is deleted and the disk has not a byte, the
+// log keeps no room for further deletes, since a flush of the deletes frees much more.
+func TestTheLogGivesItsLastSpaceToAFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		e := open(t, fullOptions(mem))
+		h := newHog(mem, 64<<20, 0)
+		l := &fullLife{t: t, e: e, have: map[string]string{}}
+		l.puts(0, 1500)
+		h.greedy.Store(true)
+		for i := 0; l.refused == 0; i++ {
+			l.puts(i, 1)
+		}
+		time.Sleep(5 * housekeepingEvery)
+		remove := func(from, to string) {
+			insist(l, func() error {
+				_, err := e.DeleteRange(t.Context(), kv.Range{Start: []byte(from), End: []byte(to)}, buffered)
+				return err
+			})
+		}
+		remove("key-000", "key-001")
+		time.Sleep((starvedTicks - 2) * housekeepingEvery) // the other process takes what the log can spare
+		remove("key-", "key.")
+		clear(l.have)
+		h.stay()
+		usage, err := mem.Usage("/")
+		require.NoError(t, err)
+		mem.SetCapacity(int64(max(usage.Total, leastTotal)))
+		insist(l, func() error {
+			_, err := e.Put(t.Context(), []byte("key-000"), []byte("back"), synced)
+			return err
+		})
+		l.have["key-000"] = "back"
+		l.check()
+	})
+}
+
 // freedWithin is how soon after the deletes a full disk takes writes again, by the fake
 // clock: some ticks of the maintenance loop, and much less than nameSpan.
 const freedWithin = 6 * housekeepingEvery
@@ -121,9 +158,7 @@ func TestDeletesOnAFullDiskFreeIt(t *testing.T) {
 					usage, err := mem.Usage("/")
 					require.NoError(t, err)
 					require.Zero(t, usage.Free)
-					if usage.Total < leastTotal {
-						mem.SetCapacity(leastTotal)
-					}
+					mem.SetCapacity(int64(max(usage.Total, leastTotal)))
 
 					begin := time.Now()
 					remove(l)

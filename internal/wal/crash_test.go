@@ -226,9 +226,9 @@ func (w *world) shrink() {
 	require.NoError(w.t, w.log.Reclaim(w.promises.flushed))
 }
 
-// release makes the log give back space that it does not need. It reports whether there was any.
-func (w *world) release() bool {
-	gave, err := w.log.Release()
+// release makes the log give back space that it does not need, or all. It reports whether there was any.
+func (w *world) release(all bool) bool {
+	gave, err := w.log.Release(all)
 	require.NoError(w.t, err)
 	return gave
 }
@@ -349,14 +349,14 @@ var workloads = map[string]func(w *world){
 	"release": func(w *world) {
 		w.o.SegmentBytes = 64 << 10
 		w.open()
-		require.True(w.t, w.release(), "the log is idle")
+		require.True(w.t, w.release(false), "the log is idle")
 		w.put(100, synced)
-		w.release()
+		w.release(false)
 		w.put(300, buffered)
-		w.release()
+		w.release(true)
 		w.close()
 		w.open()
-		require.True(w.t, w.release(), "the log is idle")
+		require.True(w.t, w.release(false), "the log is idle")
 		w.put(200, synced)
 	},
 	"recovered by an earlier version": func(w *world) {

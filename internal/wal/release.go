@@ -11,7 +11,9 @@ import (
 // log writes, or if it is suspended.
 //
 // Errors: those of the file system; the log continues to work after them.
-func (l *Log) Release() (gave bool, err error) {
+//
+// If all, the log keeps none for deletes, and refuses what it gets until Reserve succeeds.
+func (l *Log) Release(all bool) (gave bool, err error) {
 	l.mu.Lock()
 	if l.mu.active == nil || l.busyLocked() || !l.takeRoleLocked() {
 		l.mu.Unlock()
@@ -25,7 +27,7 @@ func (l *Log) Release() (gave bool, err error) {
 	gave = prepared != nil
 	if err == nil {
 		var cut bool
-		cut, err = l.cutReserved()
+		cut, err = l.cutReserved(all)
 		gave = gave || cut
 	}
 	l.mu.Lock()
@@ -40,16 +42,20 @@ func (l *Log) busyLocked() bool {
 }
 
 // cutReserved ends the space of the active segment after the queued records, the slack
-// and what is reserved ahead, and reports whether the segment had more. The caller has
-// the writing role.
+// and, unless all, what is reserved ahead, and reports whether the segment had more. The
+// caller has the writing role.
 //
 // It truncates the file there, in the zeros, so that the space that the segment keeps is
 // never free for other processes. A segment ends in zeros anyway.
-func (l *Log) cutReserved() (cut bool, err error) {
+func (l *Log) cutReserved(all bool) (cut bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.mu.active
-	to := min(a.off+slackBytes+l.mu.space.charged+l.aheadLocked(), a.spaceEnd())
+	var ahead int64
+	if !all {
+		ahead = l.aheadLocked()
+	}
+	to := min(a.off+slackBytes+l.mu.space.charged+ahead, a.spaceEnd())
 	if l.mu.space.reserving || to == a.spaceEnd() && !l.mu.space.leftover {
 		return false, nil
 	}

@@ -83,7 +83,7 @@ func (l *Log) cutIdleLocked() (err error) {
 	if l.roomLocked() > 2*l.aheadLocked() || l.mu.space.leftover {
 		l.mu.writing = true
 		l.mu.Unlock()
-		_, err = l.cutReserved()
+		_, err = l.cutReserved(false)
 		l.mu.Lock()
 		l.releaseLocked()
 	}
