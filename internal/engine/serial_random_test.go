@@ -106,6 +106,7 @@ func TestCrashesKeepSerializability(t *testing.T) {
 			disk := vfs.NewMem()
 			o := small(disk)
 			o.MemtableBytes, o.FlushKeys = 4<<20, 500
+			o.SegmentBytes = 4 << 20 // all of the run: a client that is held up learns its outcome, too
 			var store restartingStore
 			store.begin(open(t, o))
 
