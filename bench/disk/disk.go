@@ -31,9 +31,9 @@ func Free(dir string) (bytes int64, err error) {
 	return int64(s.Bavail) * s.Bsize, nil
 }
 
-// leastFreeBytes is the space that a run leaves on the disk: enough for other users of
-// the machine, and for the seconds until the run stops.
-const leastFreeBytes = 6 << 30
+// leastFreeBytes is the space that a run leaves on the disk: more than it writes between
+// two looks at the free space, so that it ends before the disk is full.
+const leastFreeBytes = 1 << 30
 
 // Enough returns an error unless the disk has room for this many bytes and
 // leastFreeBytes.
