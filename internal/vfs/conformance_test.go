@@ -16,6 +16,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// spaceOf returns the bytes that a file takes of its disk.
+func spaceOf(t *testing.T, f File) int64 {
+	t.Helper()
+	info, err := f.Stat()
+	require.NoError(t, err)
+	if node, ok := info.Sys().(*fileNode); ok {
+		return node.space()
+	}
+	return info.Sys().(*syscall.Stat_t).Blocks * 512
+}
+
 // behaviours are what every FS must do. Each gets an empty directory.
 var behaviours = []struct {
 	name string
@@ -60,6 +71,18 @@ var behaviours = []struct {
 		require.NoError(t, err)
 		require.Error(t, f.Reserve(2, 10), "opened for reading")
 		closeFile(t, f)
+	}},
+	{"Truncate gives back what is reserved beyond the new end, also of a file that grows", func(t *testing.T, fsys FS, dir string) {
+		for _, size := range []int64{3, 10, 64 << 10} {
+			f := create(t, fsys, fmt.Sprintf("%s/%d", dir, size), "abcdefghij")
+			require.NoError(t, f.Reserve(10, 16<<20))
+			if spaceOf(t, f) < 16<<20 {
+				t.Skip("SKIPPED: this file system reserves no space")
+			}
+			require.NoError(t, f.Truncate(size))
+			require.LessOrEqual(t, spaceOf(t, f), int64(128<<10))
+			closeFile(t, f)
+		}
 	}},
 	{"Create refuses an existing name and leaves it alone", func(t *testing.T, fsys FS, dir string) {
 		closeFile(t, create(t, fsys, dir+"/a", "old"))

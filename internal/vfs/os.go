@@ -208,7 +208,18 @@ func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt
 
 func (f *osFile) WriteAt(p []byte, off int64) (int, error) { return f.file.WriteAt(p, off) }
 
-func (f *osFile) Truncate(size int64) error { return f.file.Truncate(size) }
+// Truncate implements File. Ext4 gives back what is reserved beyond the new end only if the
+// file does not grow, so a file that grew is truncated once more.
+func (f *osFile) Truncate(size int64) error {
+	before, err := f.Size()
+	if err != nil {
+		return err
+	}
+	if err := f.file.Truncate(size); err != nil || size <= before {
+		return err
+	}
+	return f.file.Truncate(size)
+}
 
 func (f *osFile) Sync() error {
 	f.mu.Lock()
