@@ -24,9 +24,7 @@ func TestReplayFromAnyNumber(t *testing.T) {
 	killed := disk.KillImage()
 	require.NoError(t, l.Close())
 	full := killed.KillImage()
-	usage, err := full.Usage("/")
-	require.NoError(t, err)
-	full.SetCapacity(int64(usage.Total - usage.Free))
+	full.SetCapacity(1) // too little even with what the killed log had reserved
 	o.Fresh = false
 	for name, image := range map[string]*vfs.Mem{"closed": disk, "killed": killed, "killed, disk full": full} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // shrinkAt is the size, as one part in so many of SegmentBytes, above which an active
@@ -41,30 +42,34 @@ func (l *Log) Shrink(flushed kv.SeqNum) error {
 	if err == nil {
 		next, err = createSegment(l.opts.FS, l.opts.Dir, h)
 	}
-	var failure error
+	fatal := false
 	if err == nil {
-		failure = l.goOnIn(next)
+		fatal, err = l.goOnIn(next)
 	}
 	l.mu.Lock()
 	l.releaseLocked()
 	l.mu.Unlock()
-	if failure != nil {
-		l.fail(failure)
+	if fatal {
+		l.fail(err)
 		return l.Err()
 	}
 	return err
 }
 
-// goOnIn rotates to a segment that was created and is not durable yet. The caller has the
-// writing role.
-func (l *Log) goOnIn(next *segment) error {
+// goOnIn rotates to a segment that was created and is not durable yet. If the file system
+// takes no writes and the segment could be removed again, the log works as before; any other
+// error is fatal. The caller has the writing role.
+func (l *Log) goOnIn(next *segment) (fatal bool, err error) {
 	if err := l.publish(next); err != nil {
-		return fmt.Errorf("create commit log segment: %w", errors.Join(err, next.discard(l.opts.FS)))
+		removal := next.discard(l.opts.FS)
+		fatal = removal != nil || !vfs.CannotWrite(err)
+		return fatal, fmt.Errorf("create commit log segment: %w", errors.Join(err, removal))
 	}
 	l.mu.Lock()
 	l.mu.prepared = next
 	l.mu.Unlock()
-	return l.rotate()
+	err = l.rotate()
+	return err != nil, err
 }
 
 // shrinkableLocked reports whether the active segment of the idle log can be left and is

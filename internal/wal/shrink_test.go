@@ -72,10 +72,16 @@ func TestShrinkOnAFullDiskGoesOn(t *testing.T) {
 	l, _, _ := mustOpen(t, o)
 	last := put(t, l, string(make([]byte, 700<<10)), 1, synced)
 	awaitQuiet(l)
-	for _, kind := range []faultfs.Kind{faultfs.Create, faultfs.Write} {
-		disk.SetInjector(faultfs.FailAt(0, syscall.ENOSPC, false, faultfs.OnKind(kind), faultfs.OnName("*.wal")))
-		require.ErrorIs(t, l.Shrink(last.base), syscall.ENOSPC)
+	for _, fault := range []faultfs.Injector{
+		faultfs.FailAt(0, syscall.ENOSPC, false, faultfs.OnKind(faultfs.Create), faultfs.OnName("*.wal")),
+		faultfs.FailAt(0, syscall.ENOSPC, false, faultfs.OnKind(faultfs.Write), faultfs.OnName("*.wal")),
+		faultfs.FailAt(0, syscall.EDQUOT, false, faultfs.OnKind(faultfs.Sync), faultfs.OnName("*.wal")),
+		faultfs.FailAt(0, syscall.ENOSPC, false, faultfs.OnKind(faultfs.SyncDir)),
+	} {
+		disk.SetInjector(fault)
+		require.True(t, vfs.CannotWrite(l.Shrink(last.base)))
 		require.NoError(t, l.Err())
+		require.True(t, disk.Fired())
 		last = put(t, l, "goes on", 1, synced)
 	}
 	shrink(t, l, last.base)
@@ -89,11 +95,7 @@ func TestShrinkOnAFullDiskGoesOn(t *testing.T) {
 func TestAnIdleLogGivesReservedSpaceBack(t *testing.T) {
 	for _, flushed := range []bool{false, true} {
 		disk := newDisk(t)
-		used := func() int64 {
-			usage, err := disk.Usage("/")
-			require.NoError(t, err)
-			return int64(usage.Total - usage.Free)
-		}
+		used := func() int64 { return usedOf(t, disk) }
 		o := testOptions(disk)
 		o.SegmentBytes = 64 << 20
 		l, _, _ := mustOpen(t, o)
@@ -125,6 +127,36 @@ func TestAnIdleLogGivesReservedSpaceBack(t *testing.T) {
 		o.FS = image
 		requireLast(t, o, next)
 	}
+}
+
+// What a killed process reserved beyond the end of its log comes back when the log is opened.
+func TestAnOpeningGivesBackWhatAKilledLogReserved(t *testing.T) {
+	disk := newDisk(t)
+	o := testOptions(disk)
+	o.SegmentBytes = 64 << 20
+	l, _, _ := mustOpen(t, o)
+	var last rec
+	for range 40 {
+		last = put(t, l, string(make([]byte, 1<<20)), 1, kv.DurabilityBuffered)
+	}
+	require.NoError(t, l.WaitSynced(background, l.End()))
+	awaitQuiet(l)
+	image := disk.KillImage()
+	require.Greater(t, usedOf(t, image), int64(50<<20), "the test needs a log that reserves ahead")
+	require.NoError(t, l.Close())
+
+	o.FS, o.Fresh = image, false
+	l, recs, _ := mustOpen(t, o)
+	require.Equal(t, last, recs[len(recs)-1])
+	require.Less(t, usedOf(t, image), int64(42<<20)+slackBytes)
+	require.NoError(t, l.Close())
+}
+
+func usedOf(t *testing.T, disk vfs.FS) int64 {
+	t.Helper()
+	usage, err := disk.Usage("/")
+	require.NoError(t, err)
+	return int64(usage.Total - usage.Free)
 }
 
 // requireLast checks that a log that is opened again ends with a record.

@@ -100,11 +100,13 @@ func (l *Log) rewrite(seg *scannedSegment, from int64, cut bool) (err error) {
 			return err
 		}
 	}
-	if size := seg.end + frameHeaderBytes; cut && seg.bytes > size { // the space of an end frame stays
-		if _, err := f.WriteAt(zeros[:frameHeaderBytes], seg.end); err != nil {
-			return err
+	if cut { // whatever the length of the file is: space may be reserved beyond it
+		if n := min(seg.bytes-seg.end, frameHeaderBytes); n > 0 {
+			if _, err := f.WriteAt(zeros[:n], seg.end); err != nil {
+				return err
+			}
 		}
-		if err := f.Truncate(size); err != nil {
+		if err := f.Truncate(seg.end + frameHeaderBytes); err != nil { // the space of an end frame stays
 			return err
 		}
 	}
