@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,15 +33,33 @@ func TestPickLeavesDamagedTablesAlone(t *testing.T) {
 		"nothing is left": {deltas: []shape{one(1000)}, damaged: []kv.FileNum{50}, want: "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			known := Known{OldestSnapshot: kv.MaxSeqNum, Damaged: func(num kv.FileNum) bool {
-				for _, d := range c.damaged {
-					if d == num {
-						return true
-					}
-				}
-				return false
-			}}
-			require.Equal(t, c.want, picked(Pick(build(big, c.deltas...), c.policy, known)))
+			require.Equal(t, c.want, picked(Pick(build(big, c.deltas...), c.policy, knownDamaged(c.damaged))))
+		})
+	}
+}
+
+func knownDamaged(files []kv.FileNum) Known {
+	return Known{OldestSnapshot: kv.MaxSeqNum, Damaged: func(num kv.FileNum) bool { return slices.Contains(files, num) }}
+}
+
+// All goes on beside damaged tables, and ends where they allow no more.
+func TestAllLeavesDamagedTablesAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		base    shape
+		deltas  []shape
+		damaged []kv.FileNum
+		want    string
+	}{
+		"a small partition takes more steps": {shape{2, 30, 0}, []shape{one(1), one(9)}, []kv.FileNum{10},
+			"deltas (all) of 2 deltas and 0 tables of the base: [13 12]"},
+		"the deltas on the larger side": {shape{4, 100, 0}, []shape{one(1), one(2), one(3), one(4)}, []kv.FileNum{15},
+			"deltas (all) of 2 deltas and 0 tables of the base: [17 16]"},
+		"the oldest delta into the base":          {shape{4, 100, 0}, []shape{one(1), one(2)}, []kv.FileNum{15}, "base (all) of 1 deltas and 4 tables of the base: [14 10 11 12 13]"},
+		"a damaged oldest delta keeps the others": {shape{4, 100, 0}, []shape{one(1), one(2)}, []kv.FileNum{14}, "none"},
+		"and so does a damaged base":              {shape{2, 30, 0}, []shape{one(9)}, []kv.FileNum{10}, "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, picked(All(build(c.base, c.deltas...), Policy{}, knownDamaged(c.damaged))))
 		})
 	}
 }

@@ -351,7 +351,7 @@ func TestMergesAgainstAModel(t *testing.T) {
 					tr.do(c)
 				}
 			case 4:
-				if c, ok := All(tr.version, policy); ok {
+				if c, ok := All(tr.version, policy, Known{}); ok {
 					tr.do(c)
 				}
 			case 5:
@@ -396,7 +396,7 @@ func filled(t *testing.T) *tree {
 	}
 	tr.flush(entries...)
 	for {
-		c, ok := All(tr.version, smallSteps)
+		c, ok := All(tr.version, smallSteps, Known{})
 		if !ok {
 			break
 		}

@@ -67,21 +67,23 @@ func (k *picker) pick() (Choice, bool) {
 	return k.deadBase()
 }
 
-// All returns the next step towards a partition without deltas, false if there are none.
-// It is pure.
+// All returns the next step towards a partition without deltas, false if there are none or
+// damaged tables allow no more. It is pure.
 //
 // A small partition takes one step. A larger one first merges its deltas into one and
 // then drains that into the base step by step: this writes the deltas once more, but
 // no step needs space for a second copy of the base.
-func All(v *manifest.Version, p Policy) (Choice, bool) {
+func All(v *manifest.Version, p Policy, known Known) (Choice, bool) {
 	k := newPicker(v, p)
-	switch {
-	case len(v.Deltas) == 0:
+	k.known = known
+	if len(v.Deltas) == 0 {
 		return Choice{}, false
-	case v.Bytes() <= k.p.DrainBytes:
+	}
+	if v.Bytes() <= k.p.DrainBytes && !k.broken(v.Base) && !k.broken(v.Deltas...) {
 		return k.carry(Choice{Kind: manifest.CompactBase, Deltas: v.Deltas, Base: v.Base, Reason: ReasonAll}), true
-	case len(v.Deltas) > 1:
-		return k.carry(Choice{Kind: manifest.CompactDeltas, Deltas: v.Deltas, Reason: ReasonAll}), true
+	}
+	if deltas := k.wholeDeltas(); len(deltas) > 1 {
+		return k.carry(Choice{Kind: manifest.CompactDeltas, Deltas: deltas, Reason: ReasonAll}), true
 	}
 	c, ok := k.drainOldest(ReasonAll)
 	return k.carry(c), ok

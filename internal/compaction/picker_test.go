@@ -147,7 +147,7 @@ func TestAll(t *testing.T) {
 			"base (all) of 1 deltas and 8 tables of the base: [50 51 10 11 12 13 14 15 16 17]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.want, picked(All(c.version, Policy{})))
+			assert.Equal(t, c.want, picked(All(c.version, Policy{}, Known{})))
 		})
 	}
 }

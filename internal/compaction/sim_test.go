@@ -217,7 +217,7 @@ func (s *simulation) settle(p Policy) int {
 func (s *simulation) all(p Policy) {
 	for n := 0; ; n++ {
 		require.Less(s.t, n, 10_000, "All never comes to rest")
-		c, ok := All(s.version, p)
+		c, ok := All(s.version, p, Known{})
 		if !ok {
 			return
 		}
@@ -386,7 +386,7 @@ func TestAChoiceFitsAfterFlushes(t *testing.T) {
 			default:
 				c, ok := Pick(s.version, simPolicy, Known{OldestSnapshot: kv.MaxSeqNum})
 				if s.rng.IntN(50) == 0 {
-					c, ok = All(s.version, simPolicy)
+					c, ok = All(s.version, simPolicy, Known{})
 				}
 				if ok {
 					running = &c

@@ -249,6 +249,28 @@ func TestDeletingADamagedRangeRepairsTheStore(t *testing.T) {
 	require.Zero(t, s.check(t, e, "opened again", func(string) bool { return false }))
 }
 
+// The first merge that reads a damaged table fails; the next one goes on around it.
+func TestCompactAllGoesOnBesideADamagedTable(t *testing.T) {
+	t.Parallel()
+	s := newRangesStore(t)
+	for name := range s.tables {
+		o := s.opts
+		content := files(t, s.disk)[name]
+		o.FS = (&damageStore{disk: s.disk}).damaged(t, name, flipped(content, len(content)/3))
+		e := open(t, o)
+		require.ErrorIs(t, e.CompactAll(t.Context()), kv.ErrCorrupt, name)
+		require.NoError(t, e.CompactAll(t.Context()), name)
+		require.NotEmpty(t, e.Damages())
+		for range 3 {
+			put(t, e, "new", strings.Repeat("n", 100), buffered)
+			require.NoError(t, e.Flush(t.Context()))
+		}
+		require.NoError(t, e.CompactAll(t.Context()), name)
+		require.LessOrEqual(t, e.partitions[0].Deltas(), 2, name)
+		require.NoError(t, e.Close())
+	}
+}
+
 // A value file that is missing, cut or damaged makes the keys of its values unreadable.
 func TestADamagedValueFileMakesItsKeysUnreadable(t *testing.T) {
 	s := newRangesStore(t)

@@ -175,7 +175,7 @@ func (e *Engine) Flush(ctx context.Context) error {
 }
 
 // CompactAll flushes, then compacts everything into the base, which afterwards holds one
-// version of each key and no tombstone, as far as snapshots allow.
+// version of each key and no tombstone, as far as snapshots and damaged tables allow.
 func (e *Engine) CompactAll(ctx context.Context) error {
 	defer e.events.Guard()
 	if e.opts.ReadOnly {

@@ -22,24 +22,31 @@ func (p *Partition) Compact(ctx context.Context) (did bool, err error) {
 	p.merging.Lock()
 	defer p.merging.Unlock()
 	return p.merge(ctx, func(v *manifest.Version) (compaction.Choice, bool) {
-		snapshots, now := p.sequencer.Horizon()
 		policy := p.opts.Compaction
 		if p.opts.AtRest != nil && p.opts.AtRest() {
 			policy = policy.AtRest()
 		}
-		return compaction.Pick(v, policy, compaction.Known{
-			OldestSnapshot: snapshots[0], Now: now, Ranges: p.tables.rangeTombstones, Stats: p.tables.stats, Damaged: p.damaged.has,
-		})
+		return compaction.Pick(v, policy, p.known())
 	})
 }
 
-// CompactAll compacts until everything is in the base.
+// known returns what compactions know besides the Version.
+func (p *Partition) known() compaction.Known {
+	snapshots, now := p.sequencer.Horizon()
+	return compaction.Known{
+		OldestSnapshot: snapshots[0], Now: now, Ranges: p.tables.rangeTombstones, Stats: p.tables.stats, Damaged: p.damaged.has,
+	}
+}
+
+// CompactAll compacts until everything is in the base that damaged tables do not keep from
+// it. The first merge that reads a damaged table fails with kv.ErrCorrupt; from then on it
+// is known.
 func (p *Partition) CompactAll(ctx context.Context) error {
 	p.merging.Lock()
 	defer p.merging.Unlock()
 	for {
 		did, err := p.merge(ctx, func(v *manifest.Version) (compaction.Choice, bool) {
-			return compaction.All(v, p.opts.Compaction)
+			return compaction.All(v, p.opts.Compaction, p.known())
 		})
 		if err != nil || !did {
 			return err
