@@ -2,8 +2,8 @@
 // benchmark of kvd and of other stores.
 //
 // A [Run] has workers that each do one operation after the other. A worker is a closed
-// loop, which begins an operation when its previous one ended, or has a [Timetable],
-// which makes an open loop: operations are due by the clock, and their latency counts
+// loop, which begins an operation when its previous one ended, or shares a [Timetable] with
+// others, which makes an open loop: operations are due by the clock, and their latency counts
 // from when they were due. A stall is then charged to every operation that was due
 // during it, not only to those that had begun. [Arrivals] is the open loop for
 // overloads: requests arrive by the clock however many are under way, and what cannot

@@ -14,7 +14,7 @@ type Step func(ctx context.Context, intended int64) error
 type Worker struct {
 	Step  Step
 	Tally *Tally     // where Step counts
-	Open  *Timetable // when operations are due; nil: when the previous one ended
+	Open  *Timetable // when operations are due, for all workers that share it; nil: when the previous one ended
 }
 
 // Observer receives the progress of a run. Its functions are called one at a time from
@@ -163,20 +163,19 @@ func (r *Run) measured(begins bool) {
 // operate runs one worker.
 func (r *Run) operate(i int, start int64) error {
 	w := &r.Workers[i]
-	limit, any := r.Span.share(i)
-	if !any {
-		return nil
-	}
 	if w.Open == nil {
+		limit, any := r.Span.share(i)
+		if !any {
+			return nil
+		}
 		return r.crew.repeat(w.Step, nil, limit)
 	}
 	p := &pace{
-		start: start, rate: w.Open.Rate, next: w.Open.First, every: w.Open.Every, now: r.Clock.Now,
-		random: w.Open.Poisson,
-		timer:  time.NewTimer(time.Hour), stop: r.crew.stop, lateness: &w.Tally.lateness, late: &w.Tally.late,
+		Timetable: w.Open, start: start, now: r.Clock.Now,
+		timer: time.NewTimer(time.Hour), stop: r.crew.stop, lateness: &w.Tally.lateness, late: &w.Tally.late,
 	}
 	defer p.timer.Stop()
-	return r.crew.repeat(w.Step, p, limit)
+	return r.crew.repeat(w.Step, p, 0)
 }
 
 func (r *Run) begin() {
@@ -286,7 +285,7 @@ func (r *Run) conclude(now int64, total *Counts) *Trial {
 		Counts:            total,
 	}
 	if open := r.Workers[0].Open; open != nil {
-		t.OfferedPerSecond, t.Late = open.Rate, &total.Late
+		t.OfferedPerSecond, t.Late = open.rate, &total.Late
 	}
 	t.OwnCPU, t.OtherCPU = used.since(&r.usage.processors)
 	t.Server = r.server.use(elapsed, ops)

@@ -2,29 +2,62 @@ package loadgen
 
 import (
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// Timetable makes the loop of a worker open: operation n of the run is due n/Rate
-// seconds after its start, regardless of earlier operations. The worker does every
-// Every-th operation from First on, so that workers take turns.
+// Timetable makes a loop open: operation n of the run is due n/Rate seconds after its start,
+// regardless of earlier operations. Workers share a Timetable: the next operation belongs to the
+// first worker that is free, so a slow operation delays no other while a worker is free.
 //
-// A worker that is late begins its next operation at once, and its latency still counts
-// from when it was due. So a stall of the target shows in the latency of all operations
-// that were due during it. A closed loop omits those, since it sends nothing while it
-// waits (coordinated omission: Tene, "How NOT to Measure Latency", 2013), so its
-// percentiles are too optimistic.
+// An operation that no worker is free for begins late, and its latency still counts from when it
+// was due. So a stall of the target shows in the latency of all operations that were due
+// during it. A closed loop omits those, since it sends nothing while it waits (coordinated
+// omission: Tene, "How NOT to Measure Latency", 2013), so its percentiles are too optimistic.
 //
-// With Poisson, the operations of a worker are due at random times with exponentially
-// distributed gaps, Rate/Every a second on average; those of all workers together are then
-// a Poisson process of the whole Rate, like independent callers.
+// Safe for concurrent use.
 type Timetable struct {
-	Rate         uint64 // operations a second of all workers that take turns
-	First, Every uint64
-	Poisson      *rand.Rand // nil: evenly spaced
+	rate  uint64
+	limit uint64 // operations in all; 0: no limit
+
+	mu     sync.Mutex
+	taken  uint64     // operations
+	random *rand.Rand // nil: evenly spaced
+	at     float64    // if random: when the last operation that was taken is due, in ns after the start
+}
+
+// NewTimetable returns a Timetable for a number of operations a second, and for so many
+// operations in all unless limit is 0. With poisson they are due at random times with
+// exponentially distributed gaps, 1/rate seconds on average, like those of independent callers;
+// otherwise they are evenly spaced.
+func NewTimetable(rate, limit uint64, poisson *rand.Rand) *Timetable {
+	return &Timetable{rate: rate, limit: limit, random: poisson}
+}
+
+// take returns when the next operation is due, in nanoseconds after the start of the run; ok is
+// false if there is none.
+func (t *Timetable) take() (due int64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.limit > 0 && t.taken == t.limit {
+		return 0, false
+	}
+	n := t.taken
+	t.taken++
+	if t.random == nil {
+		return t.due(n), true
+	}
+	t.at += t.random.ExpFloat64() * 1e9 / float64(t.rate)
+	return int64(t.at), true
+}
+
+// due returns when operation n is due if they are evenly spaced.
+func (t *Timetable) due(n uint64) int64 {
+	seconds, rest := n/t.rate, n%t.rate
+	return int64(seconds*1e9 + rest*1e9/t.rate)
 }
 
 // lateAfter is how late an operation may begin before it counts as late. Guessed: a
@@ -34,7 +67,7 @@ const lateAfter = time.Millisecond
 // Late counts operations of an open loop that began more than a millisecond after they
 // were due. Their latencies contain the wait.
 type Late struct {
-	// Busy operations found their worker waiting for an earlier operation: the target is
+	// Busy operations found all workers waiting for earlier operations: the target is
 	// too slow for the rate, or the workers are too few.
 	Busy uint64 `json:"busy"`
 	// Woken operations began late though their worker was free: the generator did not get
@@ -44,14 +77,10 @@ type Late struct {
 
 type lateCount struct{ busy, woken atomic.Uint64 }
 
-// pace follows the Timetable of one worker, for that worker only.
+// pace is what one worker needs to follow a Timetable.
 type pace struct {
-	start    int64  // on the clock of the run
-	rate     uint64 // operations a second of all workers
-	next     uint64 // number of this worker's next operation
-	every    uint64
-	random   *rand.Rand // nil: evenly spaced
-	at       float64    // if random: when the next operation is due, after start
+	*Timetable
+	start    int64 // on the clock of the run
 	now      func() int64
 	timer    *time.Timer
 	stop     <-chan struct{}
@@ -59,28 +88,15 @@ type pace struct {
 	late     *lateCount
 }
 
-// due returns when operation n should begin.
-func (p *pace) due(n uint64) int64 {
-	seconds, rest := n/p.rate, n%p.rate
-	return p.start + int64(seconds*1e9+rest*1e9/p.rate)
-}
-
-// advance returns when the next operation should begin, and moves on to the one after it.
-func (p *pace) advance() int64 {
-	if p.random == nil {
-		due := p.due(p.next)
-		p.next += p.every
-		return due
-	}
-	p.at += p.random.ExpFloat64() * 1e9 * float64(p.every) / float64(p.rate)
-	return p.start + int64(p.at)
-}
-
-// await waits until the next operation is due and returns that time; ok is false if the
-// run stopped first. It records how late the timer fired, which is the generator's
-// fault, not the target's.
+// await takes the next operation, waits until it is due and returns that time; ok is false if
+// there is none or the run stopped first. It records how late the timer fired, which is the
+// generator's fault, not the target's.
 func (p *pace) await() (due int64, ok bool) {
-	due = p.advance()
+	after, ok := p.take()
+	if !ok {
+		return 0, false
+	}
+	due = p.start + after
 	wait := due - p.now()
 	if wait <= 0 {
 		if -wait > int64(lateAfter) {

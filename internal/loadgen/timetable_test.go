@@ -11,13 +11,16 @@ import (
 )
 
 func TestTimetableHasNoDrift(t *testing.T) {
-	p := pace{start: 5, rate: 3}
-	assert.EqualValues(t, 5, p.due(0))
-	assert.EqualValues(t, 5+333_333_333, p.due(1))
-	assert.EqualValues(t, 5+666_666_666, p.due(2))
-	assert.EqualValues(t, 5+1_000_000_000, p.due(3))
+	slow := NewTimetable(3, 5, nil)
+	for _, want := range []int64{0, 333_333_333, 666_666_666, 1_000_000_000, 1_333_333_333} {
+		due, ok := slow.take()
+		assert.True(t, ok)
+		assert.Equal(t, want, due)
+	}
+	_, ok := slow.take()
+	assert.False(t, ok, "after the limit")
 	year := uint64(365 * 24 * 3600)
-	fast := pace{rate: 999_999_999}
+	fast := NewTimetable(999_999_999, 0, nil)
 	assert.EqualValues(t, year*1e9, fast.due(year*999_999_999), "no overflow within a year")
 }
 
@@ -25,11 +28,12 @@ func TestTimetableHasNoDrift(t *testing.T) {
 // and e^-2 of them are longer than twice the mean.
 func TestPoissonGapsAreExponential(t *testing.T) {
 	const n = 100_000
-	p := pace{start: 7, rate: 1000, every: 4, random: rand.New(rand.NewPCG(1, 2))}
-	last, sum, squares, long := int64(7), 0.0, 0.0, 0
+	p := NewTimetable(1000, 0, rand.New(rand.NewPCG(1, 2)))
+	last, sum, squares, long := int64(0), 0.0, 0.0, 0
 	for range n {
-		at := p.advance()
-		gap := float64(at-last) / 4e6
+		at, ok := p.take()
+		require.True(t, ok)
+		gap := float64(at-last) / 1e6
 		last = at
 		require.GreaterOrEqual(t, gap, 0.0)
 		sum += gap

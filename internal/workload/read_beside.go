@@ -101,7 +101,7 @@ func (b *Bench) readBeside(ctx context.Context, shape Transactions, writeRate ui
 	}
 	if beside {
 		w := b.newTransactionWorker(&shape, span.Workers, loadgen.NewTally(transactionKinds, 0))
-		t.Workers = append(t.Workers, loadgen.Worker{Step: w.step, Tally: w.tally, Open: &loadgen.Timetable{Rate: writeRate, Every: 1}})
+		t.Workers = append(t.Workers, loadgen.Worker{Step: w.step, Tally: w.tally, Open: loadgen.NewTimetable(writeRate, 0, nil)})
 	}
 	result, err := t.Do(ctx)
 	result.SetConflictRate(transactionOperations[transactionCommit])

@@ -89,19 +89,25 @@ func (r *run) measure(ctx context.Context, cost, verification time.Duration, obs
 	if observer.Interval != nil {
 		measured.Observer.Interval = func(s loadgen.Sample) error { return observer.Interval(newLine(&s, r.cfg.CheckDeletes)) }
 	}
-	for i, w := range r.workers {
-		m := loadgen.Worker{Step: w.step, Tally: w.tally}
-		if rate := r.cfg.OpsPerSecond; rate > 0 {
-			m.Open = &loadgen.Timetable{Rate: rate, First: uint64(i), Every: uint64(len(r.workers))}
-			if r.cfg.Poisson {
-				m.Open.Poisson = rand.New(rand.NewPCG(r.cfg.Seed^0x706f6973736f6e, uint64(i)))
-			}
-		}
-		measured.Workers = append(measured.Workers, m)
+	timetable := r.timetable()
+	for _, w := range r.workers {
+		measured.Workers = append(measured.Workers, loadgen.Worker{Step: w.step, Tally: w.tally, Open: timetable})
 	}
 	trial, err := measured.Do(ctx)
 	trial.Unverified = r.cfg.Unverified
 	return newSummary(r.cfg, trial), err
+}
+
+// timetable returns that of an open loop, which all workers share; nil for a closed loop.
+func (r *run) timetable() *loadgen.Timetable {
+	var poisson *rand.Rand
+	switch {
+	case r.cfg.OpsPerSecond == 0:
+		return nil
+	case r.cfg.Poisson:
+		poisson = rand.New(rand.NewPCG(r.cfg.Seed, 0x706f6973736f6e))
+	}
+	return loadgen.NewTimetable(r.cfg.OpsPerSecond, r.cfg.Operations, poisson)
 }
 
 // diskBytes returns the function that tells the disk usage of a target; nil if the

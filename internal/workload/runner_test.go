@@ -428,6 +428,29 @@ func TestOpenLoopChargesAStallToAllWhoWouldHaveCome(t *testing.T) {
 	})
 }
 
+// TestAnOperationThatHangsDelaysNoOtherOfAnOpenLoop: the free workers do what is due
+// meanwhile.
+func TestAnOperationThatHangsDelaysNoOtherOfAnOpenLoop(t *testing.T) {
+	for _, poisson := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.OpsPerSecond, cfg.Poisson, cfg.Duration = 100, poisson, 10*time.Second
+			hangOnce := func(n int64) time.Duration {
+				if n == 100 {
+					return 5 * time.Second
+				}
+				return time.Millisecond
+			}
+			s, err := Run(t.Context(), &slow{mapTarget: newMapTarget(), takes: hangOnce}, cfg, Observer{})
+			require.NoError(t, err)
+			assert.InDelta(t, 1000, s.Ops, 100)
+			assert.Less(t, s.Trial.Late.Busy, uint64(5))
+			assert.Less(t, time.Duration(s.Trial.All.P99), 5*time.Millisecond)
+			assert.InEpsilon(t, 5*time.Second, s.Trial.All.Max, 0.01)
+		})
+	}
+}
+
 func TestPreloadAndWarmUpAreNotMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()

@@ -80,7 +80,7 @@ func (b *Bench) runUpdates(ctx context.Context, snapshots bool, span loadgen.Spa
 		return t.Do(ctx)
 	}
 	w := b.newSnapshotWorker(loadgen.NewTally(snapshotKinds, 0))
-	t.Workers = append(t.Workers, loadgen.Worker{Step: w.step, Tally: w.tally, Open: &loadgen.Timetable{Rate: 1, Every: 1}})
+	t.Workers = append(t.Workers, loadgen.Worker{Step: w.step, Tally: w.tally, Open: loadgen.NewTimetable(1, 0, nil)})
 	result, err := t.Do(ctx)
 	if err == nil {
 		err = w.drop(context.WithoutCancel(ctx)) // the last one
