@@ -27,6 +27,13 @@ func (s *Snapshot) Add(h *Histogram) {
 	s.largest = max(s.largest, h.largest.Load())
 }
 
+// Record counts n durations of at least 0.
+func (s *Snapshot) Record(d time.Duration, n uint64) {
+	s.counts[bucketOf(uint64(d))] += n
+	s.total += n
+	s.largest = max(s.largest, int64(d))
+}
+
 // Merge adds the counts of another snapshot.
 func (s *Snapshot) Merge(other *Snapshot) {
 	for i, n := range &other.counts {

@@ -21,6 +21,7 @@ type crew struct {
 	stopOnce sync.Once
 	stopping atomic.Bool   // the same as stop, for the hot path
 	stop     chan struct{} // closed when workers must begin no further operation
+	halted   time.Time     // written before stop is closed
 	failOnce sync.Once
 	failure  error         // written before failed is closed
 	failed   chan struct{} // closed at the first error of a worker
@@ -79,6 +80,7 @@ func (c *crew) continues(n uint64) bool {
 
 func (c *crew) halt() {
 	c.stopOnce.Do(func() {
+		c.halted = time.Now()
 		c.stopping.Store(true)
 		close(c.stop)
 	})

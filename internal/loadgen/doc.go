@@ -5,7 +5,8 @@
 // loop, which begins an operation when its previous one ended, or shares a [Timetable] with
 // others, which makes an open loop: operations are due by the clock, and their latency counts
 // from when they were due. A stall is then charged to every operation that was due
-// during it, not only to those that had begun. [Arrivals] is the open loop for
+// during it, not only to those that had begun. Those that were due but had not begun when the run
+// ended are counted as missed, with how long they had waited. [Arrivals] is the open loop for
 // overloads: requests arrive by the clock however many are under way, and what cannot
 // be sent in time is counted.
 //

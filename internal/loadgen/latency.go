@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"math"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/histogram"
@@ -23,13 +24,31 @@ func NewLatency(s *histogram.Snapshot) Latency {
 	return Latency{P50: at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), P999: at(0.999), P9999: at(0.9999), Max: at(1)}
 }
 
+// newDueLatency summarizes what was recorded, and operations that were not answered.
+func newDueLatency(s *histogram.Snapshot, unanswered uint64) *Latency {
+	if unanswered > 0 {
+		s.Record(Never, unanswered)
+	}
+	l := NewLatency(s)
+	return &l
+}
+
 // Kind summarizes the operations of one kind.
 type Kind struct {
 	Count        uint64  `json:"count"`
 	OpsPerSecond float64 `json:"opsPerSecond"`
 	MeanNanos    int64   `json:"meanNanos"`
 	Nanos        Latency `json:"nanos"`
+	// Refused counts those that the target refused because of overload, which are not in Count.
+	Refused uint64 `json:"refused,omitempty"`
+	// DueNanos is Nanos of all that were due, of a Trial of which some were refused or missed:
+	// refused ones took Never, and missed ones, whose kind is not known, as long as they waited,
+	// each kind its share. Otherwise it is nil, since Nanos says the same.
+	DueNanos *Latency `json:"dueNanos,omitempty"`
 }
+
+// Never stands for the latency of an operation that was not answered.
+const Never = math.MaxInt64
 
 func newKind(s *histogram.Snapshot, elapsed time.Duration) Kind {
 	return Kind{

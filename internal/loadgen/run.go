@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/histogram"
 )
 
 // Step does one operation and counts it. intended is when the operation was due in an
@@ -49,7 +51,9 @@ type Run struct {
 
 	crew    *crew
 	tallies []*Tally // of the workers, each once
+	held    []int64  // by worker: see pace
 
+	start          int64 // of the workers
 	began          int64
 	baseline       *Counts // at the start of the measurement, subtracted from everything
 	second         *Counts // at the end of the last second
@@ -97,8 +101,8 @@ func (r *Run) Do(ctx context.Context) (*Trial, error) {
 	defer r.crew.cancelOps()
 	r.collectTallies()
 	r.begin()
-	start := r.began
-	done := r.crew.start(len(r.Workers), func(i int) error { return r.operate(i, start) })
+	r.start, r.held = r.began, make([]int64, len(r.Workers))
+	done := r.crew.start(len(r.Workers), r.operate)
 	goOn := true
 	if r.Span.Warmup > 0 {
 		goOn = r.warmUp(ctx, done)
@@ -161,7 +165,7 @@ func (r *Run) measured(begins bool) {
 }
 
 // operate runs one worker.
-func (r *Run) operate(i int, start int64) error {
+func (r *Run) operate(i int) error {
 	w := &r.Workers[i]
 	if w.Open == nil {
 		limit, any := r.Span.share(i)
@@ -171,11 +175,39 @@ func (r *Run) operate(i int, start int64) error {
 		return r.crew.repeat(w.Step, nil, limit)
 	}
 	p := &pace{
-		Timetable: w.Open, start: start, now: r.Clock.Now,
+		Timetable: w.Open, start: r.start, now: r.Clock.Now,
 		timer: time.NewTimer(time.Hour), stop: r.crew.stop, lateness: &w.Tally.lateness, late: &w.Tally.late,
 	}
 	defer p.timer.Stop()
-	return r.crew.repeat(w.Step, p, 0)
+	err := r.crew.repeat(w.Step, p, 0)
+	r.held[i] = p.held
+	return err
+}
+
+// missed returns how long the operations had waited at the end of the run that were due before
+// it, and that no worker began. Call it when all workers have returned.
+func (r *Run) missed() (s histogram.Snapshot) {
+	end := r.Clock.at(r.crew.halted)
+	miss := func(due int64, count uint64) {
+		if due < end {
+			s.Record(time.Duration(end-due), count)
+		}
+	}
+	seen := make(map[*Timetable]bool)
+	for i := range r.Workers {
+		t := r.Workers[i].Open
+		if t == nil {
+			continue
+		}
+		if held := r.held[i]; held != 0 {
+			miss(held, 1)
+		}
+		if !seen[t] {
+			seen[t] = true
+			t.rest(end-r.start, func(due int64, count uint64) { miss(r.start+due, count) })
+		}
+	}
+	return s
 }
 
 func (r *Run) begin() {
@@ -269,6 +301,10 @@ func (r *Run) closeInterval(now int64, total *Counts) error {
 
 func (r *Run) conclude(now int64, total *Counts) *Trial {
 	elapsed, ops, used := time.Duration(now-r.began), total.Ops(), readUsage()
+	open := r.Workers[0].Open
+	if open != nil { // of an open loop beside closed ones, the operations are not those of all workers
+		total.whole, total.missed = true, r.missed()
+	}
 	t := &Trial{
 		Seconds:           elapsed.Seconds(),
 		Ops:               ops,
@@ -280,12 +316,14 @@ func (r *Run) conclude(now int64, total *Counts) *Trial {
 		Generator:         newGenerator(r.Cost, r.Verification, total, len(r.Workers), elapsed),
 		PeakRSSBytes:      used.peakRSS,
 		DataBytes:         r.dataBytes,
-		Refused:           total.Refused,
+		Refused:           total.Refused(),
 		All:               NewLatency(total.All()),
+		AllDue:            total.allDue(),
 		Counts:            total,
 	}
-	if open := r.Workers[0].Open; open != nil {
-		t.OfferedPerSecond, t.Late = open.rate, &total.Late
+	if open != nil {
+		missed := newKind(&total.missed, elapsed)
+		t.OfferedPerSecond, t.Late, t.Missed = open.rate, &total.Late, &missed
 	}
 	t.OwnCPU, t.OtherCPU = used.since(&r.usage.processors)
 	t.Server = r.server.use(elapsed, ops)

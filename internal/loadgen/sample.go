@@ -63,12 +63,19 @@ type Trial struct {
 	Interrupted    bool    `json:"interrupted"`
 	Unverified     bool    `json:"unverified,omitempty"` // the answers were not checked
 
-	// All summarizes the latencies of operations of all kinds together.
+	// All summarizes the latencies of operations of all kinds together, and how long missed ones
+	// waited.
 	All Latency `json:"allNanos"`
+	// AllDue is All with refused operations, which took Never; nil if there were none.
+	AllDue *Latency `json:"allDueNanos,omitempty"`
 	// OfferedPerSecond is the rate at which operations were due; 0 in a closed loop.
 	OfferedPerSecond uint64 `json:"offeredPerSecond,omitempty"`
 	// Late is set in an open loop.
-	Late    *Late  `json:"late,omitempty"`
+	Late *Late `json:"late,omitempty"`
+	// Missed are the operations of an open loop that were due before the end of the run, and that
+	// no worker had begun then. Their latencies are how long they had waited, and would have been
+	// longer. Nil in a closed loop.
+	Missed  *Kind  `json:"missed,omitempty"`
 	Refused uint64 `json:"refused,omitempty"` // because of overload
 	// OwnCPU and OtherCPU are shares of the machine's processor time: of this process, and
 	// of all others and the hypervisor. Nil if unknown.
@@ -84,6 +91,22 @@ type Trial struct {
 
 // Operation returns the operations of one name, with a count of 0 if there were none.
 func (t *Trial) Operation(name string) Operation { return find(t.Operations, name) }
+
+// Due returns how many operations were due: those that were done, refused or missed.
+func (t *Trial) Due() uint64 {
+	due := t.Ops + t.Refused
+	if t.Missed != nil {
+		due += t.Missed.Count
+	}
+	return due
+}
+
+// MostUnanswered is the largest share of operations without an answer that needs no warning: an
+// operation may be due at the very end of a run.
+const MostUnanswered = 0.001
+
+// Unanswered returns the share of the operations that were due and were refused or missed.
+func (t *Trial) Unanswered() float64 { return Ratio(t.Due()-t.Ops, t.Due()) }
 
 // SetConflictRate computes the rate from the operations of one name; each was attempted
 // once more than it had conflicts.

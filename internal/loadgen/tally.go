@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -21,13 +22,13 @@ type Tally struct {
 	lateness  histogram.Histogram   // how late timers woke the worker
 	conflicts atomic.Uint64
 	late      lateCount
-	refused   atomic.Uint64
-	lastEnd   atomic.Int64 // when an operation ended last, on the clock of the run
+	refused   []atomic.Uint64 // by operation
+	lastEnd   atomic.Int64    // when an operation ended last, on the clock of the run
 }
 
 // NewTally returns a Tally for this many kinds of operations and extra counters.
 func NewTally(operations, extra int) *Tally {
-	return &Tally{latency: make([]histogram.Histogram, operations), Extra: make([]atomic.Uint64, extra)}
+	return &Tally{latency: make([]histogram.Histogram, operations), refused: make([]atomic.Uint64, operations), Extra: make([]atomic.Uint64, extra)}
 }
 
 // Record counts an operation that ended: from its beginning or, in an open loop, from
@@ -41,8 +42,8 @@ func (t *Tally) Record(operation int, began, ended, intended int64) {
 }
 
 // Refuse counts an operation that the target refused because of overload.
-func (t *Tally) Refuse(ended int64) {
-	t.refused.Add(1)
+func (t *Tally) Refuse(operation int, ended int64) {
+	t.refused[operation].Add(1)
 	t.lastEnd.Store(ended)
 }
 
@@ -53,15 +54,17 @@ func (t *Tally) Conflicts(n uint64) { t.conflicts.Add(n) }
 type Counts struct {
 	Extra     []uint64
 	Conflicts uint64
-	Late      Late   // operations of an open loop that began late
-	Refused   uint64 // operations that the target refused because of overload
+	Late      Late // operations of an open loop that began late
 
 	latency  []histogram.Snapshot
+	refused  []uint64 // by operation
 	lateness histogram.Snapshot
+	whole    bool               // of all of an open loop, whose missed operations are known
+	missed   histogram.Snapshot // see Trial.Missed
 }
 
 func newCounts(operations, extra int) *Counts {
-	return &Counts{latency: make([]histogram.Snapshot, operations), Extra: make([]uint64, extra)}
+	return &Counts{latency: make([]histogram.Snapshot, operations), refused: make([]uint64, operations), Extra: make([]uint64, extra)}
 }
 
 // NewCounts returns the sum of tallies that count the same.
@@ -84,7 +87,9 @@ func (c *Counts) add(t *Tally) {
 		c.latency[i].Add(&t.latency[i])
 	}
 	c.lateness.Add(&t.lateness)
-	c.Refused += t.refused.Load()
+	for i := range c.refused {
+		c.refused[i] += t.refused[i].Load()
+	}
 	c.Late.Busy += t.late.busy.Load()
 	c.Late.Woken += t.late.woken.Load()
 }
@@ -103,7 +108,9 @@ func (c *Counts) since(earlier *Counts) *Counts {
 	d.lateness = c.lateness
 	d.lateness.Subtract(&earlier.lateness)
 	d.Conflicts = c.Conflicts - earlier.Conflicts
-	d.Refused = c.Refused - earlier.Refused
+	for i := range d.refused {
+		d.refused[i] = c.refused[i] - earlier.refused[i]
+	}
 	d.Late = Late{Busy: c.Late.Busy - earlier.Late.Busy, Woken: c.Late.Woken - earlier.Late.Woken}
 	return d
 }
@@ -123,22 +130,59 @@ func (c *Counts) Ops() uint64 {
 	return n
 }
 
-// All returns the latencies of all kinds of operations together.
+// Refused returns how many operations the target refused because of overload.
+func (c *Counts) Refused() uint64 {
+	var n uint64
+	for _, refused := range c.refused {
+		n += refused
+	}
+	return n
+}
+
+// All returns the latencies of all kinds of operations together, and how long missed ones
+// waited.
 func (c *Counts) All() *histogram.Snapshot {
-	all := new(histogram.Snapshot)
+	all := c.missed
 	for i := range c.latency {
 		all.Merge(&c.latency[i])
 	}
-	return all
+	return &all
 }
 
-// operations summarizes those with a count.
+// operations summarizes those that ended, answered or refused.
 func (c *Counts) operations(names []string, elapsed time.Duration) []Operation {
 	var list []Operation
 	for i, name := range names {
-		if c.latency[i].Count() > 0 {
-			list = append(list, Operation{name, newKind(&c.latency[i], elapsed)})
+		if c.latency[i].Count()+c.refused[i] > 0 {
+			o := Operation{name, newKind(&c.latency[i], elapsed)}
+			o.Refused, o.DueNanos = c.refused[i], c.due(i)
+			list = append(list, o)
 		}
 	}
 	return list
+}
+
+// due returns Kind.DueNanos of one kind of operation. Of a part of a run, whose missed operations
+// are not known, it returns nil.
+func (c *Counts) due(operation int) *Latency {
+	missed := c.missed.Count()
+	if !c.whole || c.refused[operation]+missed == 0 {
+		return nil
+	}
+	due := c.latency[operation]
+	ended := due.Count() + c.refused[operation]
+	share := float64(ended) / float64(c.Ops()+c.Refused())
+	c.missed.Each(func(_, waited time.Duration, n uint64) {
+		due.Record(waited, uint64(math.Ceil(share*float64(n))))
+	})
+	return newDueLatency(&due, c.refused[operation])
+}
+
+// allDue returns the latencies of all that was due, as Kind.DueNanos; nil if nothing was refused.
+func (c *Counts) allDue() *Latency {
+	refused := c.Refused()
+	if refused == 0 {
+		return nil
+	}
+	return newDueLatency(c.All(), refused)
 }

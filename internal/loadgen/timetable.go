@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,30 @@ func (t *Timetable) due(n uint64) int64 {
 	return int64(seconds*1e9 + rest*1e9/t.rate)
 }
 
+// mostVisits bounds the calls of rest.
+const mostVisits = 1 << 20
+
+// rest calls visit for the operations that are due before end, in nanoseconds after the start of
+// the run, and that no worker has taken: with the time, and how many. Random times are replaced
+// by evenly spaced ones. Of very many operations, some in a row count as due at once.
+func (t *Timetable) rest(end int64, visit func(due int64, count uint64)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	gap := 1e9 / float64(t.rate)
+	first := float64(t.due(t.taken))
+	if t.random != nil {
+		first = t.at + gap
+	}
+	total := uint64(max(math.Ceil((float64(end)-first)/gap), 0))
+	if t.limit > 0 {
+		total = min(total, t.limit-t.taken)
+	}
+	group := total/mostVisits + 1
+	for n := uint64(0); n < total; n += group {
+		visit(int64(first+float64(n)*gap), min(group, total-n))
+	}
+}
+
 // lateAfter is how late an operation may begin before it counts as late. Guessed: a
 // hundred times what a timer takes on an idle machine.
 const lateAfter = time.Millisecond
@@ -86,6 +111,7 @@ type pace struct {
 	stop     <-chan struct{}
 	lateness *histogram.Histogram
 	late     *lateCount
+	held     int64 // when the operation was due that was taken but not begun; 0: none
 }
 
 // await takes the next operation, waits until it is due and returns that time; ok is false if
@@ -114,6 +140,7 @@ func (p *pace) await() (due int64, ok bool) {
 		}
 		return due, true
 	case <-p.stop:
+		p.held = due
 		return 0, false
 	}
 }

@@ -24,6 +24,32 @@ func TestTimetableHasNoDrift(t *testing.T) {
 	assert.EqualValues(t, year*1e9, fast.due(year*999_999_999), "no overflow within a year")
 }
 
+func TestTheRestOfATimetable(t *testing.T) {
+	rest := func(table *Timetable, end int64) (dues []int64, count uint64) {
+		table.rest(end, func(due int64, n uint64) { dues, count = append(dues, due), count+n })
+		return dues, count
+	}
+	table := NewTimetable(10, 0, nil)
+	_, _ = table.take()
+	dues, count := rest(table, 4e8)
+	assert.Equal(t, []int64{1e8, 2e8, 3e8}, dues, "of operation 0 a worker decides, and operation 4 is due at the end")
+	assert.EqualValues(t, 3, count)
+	_, count = rest(table, 1e8)
+	assert.Zero(t, count)
+	_, count = rest(NewTimetable(10, 2, nil), 1e9)
+	assert.EqualValues(t, 2, count, "the limit")
+
+	dues, count = rest(NewTimetable(1e9, 0, nil), 3600e9)
+	assert.EqualValues(t, 3600e9, count)
+	assert.LessOrEqual(t, len(dues), mostVisits)
+
+	random := NewTimetable(10, 0, rand.New(rand.NewPCG(1, 2)))
+	at, _ := random.take()
+	dues, _ = rest(random, at+35e7)
+	assert.Len(t, dues, 3)
+	assert.Greater(t, dues[0], at)
+}
+
 // TestPoissonGapsAreExponential: the mean and the standard deviation of the gaps are equal,
 // and e^-2 of them are longer than twice the mean.
 func TestPoissonGapsAreExponential(t *testing.T) {

@@ -37,6 +37,26 @@ func (o *overloaded) Put(ctx context.Context, key, value []byte) error {
 	return o.storeTarget.Put(ctx, key, value)
 }
 
+// TestRefusedOperationsOfAnOpenLoopAreNeverAnswered: half of the puts, which the latency of those
+// that were accepted does not show.
+func TestRefusedOperationsOfAnOpenLoopAreNeverAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.Mix, cfg.OpsPerSecond, cfg.Duration = Mix{Name: "puts", Put: 100}, 100, 10*time.Second
+		s, err := Run(t.Context(), &overloaded{storeTarget: newStoreTarget(), until: time.Now().Add(5 * time.Second)}, cfg, Observer{})
+		require.NoError(t, err)
+		assert.InDelta(t, 500, s.Ops, 2)
+		assert.InDelta(t, 500, s.Put.Refused, 2)
+		assert.Equal(t, s.Put.Refused, s.Refused)
+		assert.Less(t, s.Put.Nanos.Max, time.Second.Nanoseconds())
+		for _, due := range []*loadgen.Latency{s.Put.DueNanos, s.Trial.AllDue} {
+			require.NotNil(t, due)
+			assert.Less(t, due.P50, time.Second.Nanoseconds())
+			assert.EqualValues(t, loadgen.Never, due.P90)
+		}
+	})
+}
+
 // TestALoadRepeatsWhatWasRefused: for a while. The store then has every key.
 func TestALoadRepeatsWhatWasRefused(t *testing.T) {
 	loads := map[string]func(context.Context, Target) error{

@@ -451,6 +451,48 @@ func TestAnOperationThatHangsDelaysNoOtherOfAnOpenLoop(t *testing.T) {
 	}
 }
 
+// TestWhatAnOpenLoopNeverBeganIsMissed: one worker does 50 of 100 operations a second, so that
+// half of them have not begun at the end.
+func TestWhatAnOpenLoopNeverBeganIsMissed(t *testing.T) {
+	for _, poisson := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.Workers, cfg.OpsPerSecond, cfg.Poisson, cfg.Duration = 1, 100, poisson, 10*time.Second
+			s, err := Run(t.Context(), &slow{mapTarget: newMapTarget(), takes: always(20 * time.Millisecond)}, cfg, Observer{})
+			require.NoError(t, err)
+			assert.InDelta(t, 500, s.Ops, 5)
+			assert.InDelta(t, 50, s.OpsPerSecond, 1, "missed operations were not done")
+			require.NotNil(t, s.Missed)
+			assert.InDelta(t, 500, s.Missed.Count, 80)
+			assert.InDelta(t, 5*time.Second, s.Missed.Nanos.Max, float64(800*time.Millisecond), "since it was due")
+			assert.InDelta(t, 2500*time.Millisecond, s.Missed.MeanNanos, float64(400*time.Millisecond))
+			assert.Equal(t, s.Ops+s.Missed.Count, s.Trial.Due())
+
+			get := s.Trial.Operation("get")
+			require.NotNil(t, get.DueNanos)
+			assert.Greater(t, get.DueNanos.Max, 4*time.Second.Nanoseconds())
+			assert.Contains(t, strings.Join(s.Warnings(), "\n"), "refused or had not begun at the end")
+		})
+	}
+}
+
+func TestAnOpenLoopThatKeepsUpMissesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.OpsPerSecond, cfg.Warmup, cfg.Duration = 100, time.Second, 10*time.Second
+		s, err := Run(t.Context(), &slow{mapTarget: newMapTarget(), takes: always(time.Millisecond)}, cfg, Observer{})
+		require.NoError(t, err)
+		assert.Zero(t, s.Missed.Count)
+		assert.Nil(t, s.Get.DueNanos)
+
+		cfg.OpsPerSecond, cfg.Warmup, cfg.Duration, cfg.Operations = 100, 0, 0, 50
+		s, err = Run(t.Context(), &slow{mapTarget: newMapTarget(), takes: always(time.Second)}, cfg, Observer{})
+		require.NoError(t, err)
+		assert.EqualValues(t, 50, s.Ops, "all workers together")
+		assert.Zero(t, s.Missed.Count)
+	})
+}
+
 func TestPreloadAndWarmUpAreNotMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()

@@ -31,8 +31,12 @@ type Summary struct {
 	CPUMicrosPerOp float64 `json:"cpuMicrosPerOp"`
 	PeakRSSBytes   int64   `json:"peakRSSBytes"`
 	DataBytes      *int64  `json:"dataBytes"` // on disk at the end; null if unknown
-	Interrupted    bool    `json:"interrupted"`
-	Error          string  `json:"error,omitempty"`
+	// Late, Missed and Refused are those of loadgen.Trial.
+	Late        *loadgen.Late `json:"late,omitempty"`
+	Missed      *loadgen.Kind `json:"missed,omitempty"`
+	Refused     uint64        `json:"refused,omitempty"`
+	Interrupted bool          `json:"interrupted"`
+	Error       string        `json:"error,omitempty"`
 
 	// Trial is what all of this was taken from.
 	Trial *loadgen.Trial `json:"-"`
@@ -98,6 +102,9 @@ func newSummary(c *Config, t *loadgen.Trial) *Summary {
 		CPUMicrosPerOp:    t.CPUMicrosPerOp,
 		PeakRSSBytes:      t.PeakRSSBytes,
 		DataBytes:         t.DataBytes,
+		Late:              t.Late,
+		Missed:            t.Missed,
+		Refused:           t.Refused,
 		Interrupted:       t.Interrupted,
 		Error:             t.Error,
 		Trial:             t,
@@ -146,6 +153,13 @@ func (s *Summary) Warnings() []string {
 	warn(s.Workload.Loop == "closed",
 		"Closed loop: a worker asks nothing while it waits, so latencies are optimistic; measure them in an open loop of, say, %d operations a second.",
 		max(uint64(s.OpsPerSecond*2/3), 1))
+	unanswered := s.Refused
+	if s.Missed != nil {
+		unanswered += s.Missed.Count
+	}
+	share := loadgen.Ratio(unanswered, s.Ops+unanswered)
+	warn(share > loadgen.MostUnanswered,
+		"%.1f %% of the operations that were due were refused or had not begun at the end; rates and latencies by kind are those of the others.", 100*share)
 	warn(s.Workload.Unverified, "The answers were not checked (--verify=false).")
 	warnings = append(warnings, s.Generator.Warnings()...)
 	return append(warnings, s.Environment.Warnings(s.DataBytes)...)

@@ -111,7 +111,7 @@ func (w *worker) put(ctx context.Context, id uint64, intended int64) error {
 
 	began := w.Now()
 	if err := w.target.Put(ctx, w.key, value); err != nil {
-		if w.refused(err, intended) {
+		if w.refused(kindPut, err, intended) {
 			return nil
 		}
 		return fmt.Errorf("put key %s: %w", w.key, err)
@@ -128,7 +128,7 @@ func (w *worker) get(ctx context.Context, intended int64) error {
 	began := w.Now()
 	found, ended, err := w.read(ctx, key, known)
 	if err != nil {
-		if w.refused(err, intended) {
+		if w.refused(kindGet, err, intended) {
 			return nil
 		}
 		return err
@@ -149,7 +149,7 @@ func (w *worker) delete(ctx context.Context, intended int64) error {
 	if w.cfg.CheckDeletes {
 		var err error
 		if found, _, err = w.read(ctx, key, known); err != nil {
-			if w.refused(err, intended) {
+			if w.refused(kindDelete, err, intended) {
 				return nil
 			}
 			return err
@@ -161,7 +161,7 @@ func (w *worker) delete(ctx context.Context, intended int64) error {
 	}
 	began := w.Now()
 	if err := w.target.Delete(ctx, bytes); err != nil {
-		if w.refused(err, intended) {
+		if w.refused(kindDelete, err, intended) {
 			return nil
 		}
 		return fmt.Errorf("delete key %s: %w", bytes, err)
@@ -180,12 +180,12 @@ func (w *worker) delete(ctx context.Context, intended int64) error {
 
 // refused counts an operation of an open loop that the target refused because of overload.
 // It returns false for any other error.
-func (w *worker) refused(err error, intended int64) bool {
+func (w *worker) refused(k kind, err error, intended int64) bool {
 	r, ok := w.target.(Refuser)
 	if intended == 0 || !ok || !r.Refused(err) {
 		return false
 	}
-	w.tally.Refuse(w.Now())
+	w.tally.Refuse(int(k), w.Now())
 	return true
 }
 
