@@ -90,12 +90,17 @@ func (s SLO) name() string {
 	return s.Operation + "." + s.Quantile
 }
 
-// Latency returns the bounded latency of a run, and false if the run had no such
-// operations.
+// Latency returns the bounded latency of a run, and false if no such operation was due. It is that
+// of all operations that were due: a refused one took loadgen.Never, and one that never began as
+// long as it waited.
 func (s SLO) Latency(t *loadgen.Trial) (time.Duration, bool) {
-	l := t.All
+	l, due := t.All, t.AllDue
 	if s.Operation != "" {
-		l = t.Operation(s.Operation).Nanos
+		o := t.Operation(s.Operation)
+		l, due = o.Nanos, o.DueNanos
+	}
+	if due != nil {
+		l = *due
 	}
 	n, ok := s.of(l)
 	return time.Duration(n), ok && n > 0
@@ -149,6 +154,8 @@ func (s SLO) missed(runs []*Run) string {
 	switch {
 	case missed == 0:
 		return ""
+	case worst == loadgen.Never:
+		return fmt.Sprintf("%s: %s has no bound, because the store refused operations, in %d of %d runs", s, s.name(), missed, len(runs))
 	case worst == 0:
 		return fmt.Sprintf("%s: there were no such operations, in %d of %d runs", s, missed, len(runs))
 	}

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,25 @@ func TestObjectivesAreParsed(t *testing.T) {
 	} {
 		_, err := ParseSLOs(text, []string{"get"})
 		assert.ErrorContains(t, err, says, text)
+	}
+}
+
+// TestRefusedOperationsMissObjectives: a store that refuses the slow operations is not quick.
+func TestRefusedOperationsMissObjectives(t *testing.T) {
+	quick, never := loadgen.Latency{P50: 10, P99: 1000}, loadgen.Latency{P50: 10, P99: loadgen.Never}
+	get := loadgen.Operation{Name: "get", Kind: loadgen.Kind{Count: 90, Nanos: quick, Refused: 10, DueNanos: &never}}
+	put := loadgen.Operation{Name: "put", Kind: loadgen.Kind{Refused: 10, DueNanos: &loadgen.Latency{P99: loadgen.Never}}}
+	cells := []*Cell{
+		{Params: []Param{{"threads", "1"}}, Runs: []*Run{{Trial: &loadgen.Trial{All: quick, AllDue: &never, Operations: []loadgen.Operation{get, put}}}}},
+		{Params: []Param{{"threads", "2"}}, Runs: []*Run{{Trial: &loadgen.Trial{All: quick, Operations: []loadgen.Operation{{Name: "put", Kind: loadgen.Kind{Count: 1, Nanos: quick}}}}}}},
+	}
+	for objective, missed := range map[SLO]string{
+		{"", "p50", time.Second}:    "",
+		{"", "p99", time.Second}:    "threads 1: p99<1s: p99 has no bound, because the store refused operations, in 1 of 1 runs",
+		{"get", "p99", time.Second}: "threads 1: get.p99<1s: get.p99 has no bound, because the store refused operations, in 1 of 1 runs",
+		{"put", "p99", time.Second}: "threads 1: put.p99<1s: put.p99 has no bound, because the store refused operations, in 1 of 1 runs",
+	} {
+		assert.Equal(t, missed, strings.Join(Missed([]SLO{objective}, cells), "; "), objective)
 	}
 }
 
