@@ -33,6 +33,20 @@ func TestAnOpenLoopCountsLateStarts(t *testing.T) {
 	}
 }
 
+// TestARunThatDidNothingFails: also without objectives.
+func TestARunThatDidNothingFails(t *testing.T) {
+	for _, slo := range [][]string{nil, {"--slo", "p99<5ms"}} {
+		synctest.Test(t, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			code, stdout, stderr := bench(t, refusing(func(int64) bool { return true }),
+				append([]string{"run", "--mix", "WRITE_ONLY", "--threads", "2", "--keys", "500", "--value-size", "100", "--duration", "2s", "--rate", "100"}, slo...)...)
+			assert.Equal(t, exitError, code)
+			assert.Regexp(t, "no operation was done: the store refused 20[01], and 0 had not begun at the end", stderr)
+			assert.NotContains(t, stdout, "all answers right")
+		})
+	}
+}
+
 func TestArrivalsThatMakeNoSense(t *testing.T) {
 	refuses(t, "run", map[string][]string{
 		"--arrivals tidal": {"--arrivals", "tidal"},

@@ -173,11 +173,19 @@ func runOnce(c *cobra.Command, o *options, on *targetOptions, open opener, cell 
 			run := collector.Run(summary.Trial, info.Activity)
 			run.Stages = stagesOf(target)
 			cell.Runs = append(cell.Runs, run)
-			err = errors.Join(err, lines.summary(summary), printSummary(c.OutOrStdout(), summary, info))
+			err = errors.Join(err, lines.summary(summary), printSummary(c.OutOrStdout(), summary, info), nothingDone(summary))
 		}
 		return err
 	})
 	return summary, info, err
+}
+
+// nothingDone returns an error if a run that ended as it should did not do any operation.
+func nothingDone(s *workload.Summary) error {
+	if s.Ops > 0 || s.Interrupted || s.Error != "" {
+		return nil
+	}
+	return fmt.Errorf("no operation was done: the store refused %s, and %s had not begun at the end", grouped(float64(s.Refused)), grouped(float64(s.Trial.Due()-s.Refused)))
 }
 
 // params returns the settings that identify the runs of this command in a report.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,32 @@ func (m *memoryTarget) Get(_ context.Context, key, _ []byte) ([]byte, bool, erro
 func (m *memoryTarget) Close() error {
 	m.closed = true
 	return nil
+}
+
+// refusingTarget refuses some operations because of overload, by their number.
+type refusingTarget struct {
+	*memoryTarget
+	refuses func(n int64) bool
+	calls   atomic.Int64
+}
+
+var errOverloaded = errors.New("overloaded")
+
+func (r *refusingTarget) Refused(err error) bool { return errors.Is(err, errOverloaded) }
+
+func (r *refusingTarget) Put(ctx context.Context, key, value []byte) error {
+	if r.refuses(r.calls.Add(1)) {
+		return errOverloaded
+	}
+	return r.memoryTarget.Put(ctx, key, value)
+}
+
+// refusing opens a refusingTarget.
+func refusing(refuses func(n int64) bool) opener {
+	return func(o *targetOptions) (workload.Target, targetInfo, error) {
+		t := &refusingTarget{memoryTarget: &memoryTarget{values: make(map[string][]byte)}, refuses: refuses}
+		return t, targetInfo{Kind: "memory", Durability: o.durability}, nil
+	}
 }
 
 // result is what one command line came to.

@@ -103,6 +103,8 @@ func sentence(s *workload.Summary, info *targetInfo) string {
 	switch {
 	case s.Error != "":
 		b.WriteString("; ended by an error, so do not use these figures.")
+	case s.Ops == 0:
+		b.WriteString("; nothing was done.")
 	case s.Workload.Unverified && s.Interrupted:
 		b.WriteString("; interrupted, answers not checked.")
 	case s.Workload.Unverified:
