@@ -93,7 +93,7 @@ func progressText(p *loadgen.Progress) string {
 }
 
 // second shows one second of a run. The count of errors is always 0: the first error
-// ends the run.
+// ends the run, unless the store refuses an operation of an open loop.
 func (v *liveView) second(s loadgen.Sample) {
 	v.showRate(fmt.Sprintf("%5.0fs  %s  errors 0", time.Duration(s.NanoTime).Seconds(), rateAndTails(&s)), s.OpsPerSecond)
 }
@@ -107,9 +107,16 @@ func (v *liveView) sample(of trialLabel, s loadgen.Sample) {
 // rateAndTails describes the rate of a second, and the p99 of each kind of operation.
 func rateAndTails(s *loadgen.Sample) string {
 	var b strings.Builder
+	refused := uint64(0)
 	fmt.Fprintf(&b, "%9s ops/s  p99:", grouped(s.OpsPerSecond))
 	for _, o := range s.Operations {
-		fmt.Fprintf(&b, " %s %-7s", o.Name, nanos(o.Nanos.P99))
+		if o.Count > 0 {
+			fmt.Fprintf(&b, " %s %-7s", o.Name, nanos(o.Nanos.P99))
+		}
+		refused += o.Refused
+	}
+	if refused > 0 {
+		fmt.Fprintf(&b, " refused %s", grouped(float64(refused)))
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,25 @@ func TestARunThatDidNothingFails(t *testing.T) {
 			assert.NotContains(t, stdout, "all answers right")
 		})
 	}
+}
+
+// TestAStoreThatRefusesMissesItsObjective, and the output does not hide it.
+func TestAStoreThatRefusesMissesItsObjective(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Chdir(t.TempDir())
+		code, stdout, stderr := bench(t, refusing(func(n int64) bool { return n%20 == 0 }),
+			"run", "--mix", "WRITE_ONLY", "--threads", "2", "--keys", "500", "--value-size", "100", "--duration", "4s", "--rate", "100", "--slo", "p99<5ms", "--report", "r")
+		assert.Equal(t, exitSLO, code, stderr)
+		assert.Contains(t, stderr, "p99<5ms: p99 has no bound, because the store refused operations")
+		assert.Contains(t, stderr, "refused 5")
+		assert.Contains(t, stdout, "20 refused, 0 not begun at the end")
+		assert.Contains(t, stdout, "5.0 % of the operations that were due were refused or had not begun")
+		text, err := os.ReadFile(filepath.Join("r", results.TextFile))
+		require.NoError(t, err)
+		assert.Contains(t, string(text), "! Up to 5 % of the operations that were due were refused or never began")
+		assert.Contains(t, string(text), "| operation | count | refused |")
+		assert.Contains(t, string(text), "operations/s; 5 % of the operations that were due were refused or never began.")
+	})
 }
 
 func TestArrivalsThatMakeNoSense(t *testing.T) {

@@ -142,6 +142,9 @@ func runPage(r *results.Result) *report.Page {
 		if len(c.Runs) > 1 {
 			page.Lead = fmt.Sprintf("%s: %s operations/s, %s to %s in %d runs.", c.Name(), grouped(median), grouped(least), grouped(most), len(c.Runs))
 		}
+		if text := report.Unanswered(c); text != "" {
+			page.Lead = strings.TrimSuffix(page.Lead, ".") + "; " + text + "."
+		}
 	}
 	return page
 }

@@ -66,8 +66,8 @@ func printFacts(b *bytes.Buffer, s *workload.Summary, info *targetInfo) {
 		fmt.Fprintf(b, "verification %d ns an operation, %s of the CPU time of this process\n", n, percent(&s.Generator.VerificationShare))
 	}
 	if late := s.Trial.Late; late != nil {
-		fmt.Fprintf(b, "open loop    %s operations/s due, %s arrivals; over 1 ms late: %s as all threads waited, %s as the generator woke late; %s refused\n",
-			grouped(float64(s.Trial.OfferedPerSecond)), s.Workload.Arrivals, grouped(float64(late.Busy)), grouped(float64(late.Woken)), grouped(float64(s.Trial.Refused)))
+		fmt.Fprintf(b, "open loop    %s operations/s due, %s arrivals; over 1 ms late: %s as all threads waited, %s as the generator woke late; %s refused, %s not begun at the end\n",
+			grouped(float64(s.Trial.OfferedPerSecond)), s.Workload.Arrivals, grouped(float64(late.Busy)), grouped(float64(late.Woken)), grouped(float64(s.Refused)), grouped(float64(s.Missed.Count)))
 	}
 	if s.DataBytes != nil {
 		fmt.Fprintf(b, "data         %s on %s\n", bytesText(*s.DataBytes), s.Environment.FileSystem)

@@ -123,17 +123,46 @@ func Cells(r *results.Result) []Section {
 	return sections
 }
 
-// Operations is the table of the operations of a cell's median run.
+// Unanswered says which share of the operations that were due were refused or never began, in the
+// worst run of a cell; "" if hardly any.
+func Unanswered(c *results.Cell) string {
+	share := 0.0
+	for _, run := range c.Runs {
+		share = max(share, run.Unanswered())
+	}
+	if share <= loadgen.MostUnanswered {
+		return ""
+	}
+	return chart.Percent(rounded(share)) + " of the operations that were due were refused or never began"
+}
+
+// Operations is the table of the operations of a cell's median run. Of an open loop it also has
+// those that the store refused, and those that never began, with how long they had waited.
 func Operations(c *results.Cell) *Table {
 	t := &Table{Head: []string{"operation", "count", "ops/s", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
+	run := c.MedianRun()
+	if run.Refused > 0 {
+		t.Head = slices.Insert(t.Head, 2, "refused")
+	}
 	if n := len(c.Runs); n > 1 {
 		least, median, most := c.Rates()
 		t.Caption = fmt.Sprintf("The median of %d runs, which had %s to %s operations/s, median %s.", n, chart.Number(least), chart.Number(most), chart.Number(median))
 	}
-	for _, o := range c.MedianRun().Trial.Operations {
+	operations := run.Trial.Operations
+	if run.Missed != nil && run.Missed.Count > 0 {
+		operations = append(slices.Clone(operations), loadgen.Operation{Name: "never began, had waited", Kind: *run.Missed})
+	}
+	for _, o := range operations {
 		row := []Entry{Words(o.Name), Words(chart.Number(float64(o.Count))), Words(chart.Number(o.OpsPerSecond))}
+		if run.Refused > 0 {
+			row = slices.Insert(row, 2, Words(chart.Number(float64(o.Refused))))
+		}
 		for _, n := range []int64{o.MeanNanos, o.Nanos.P50, o.Nanos.P90, o.Nanos.P99, o.Nanos.P999, o.Nanos.P9999, o.Nanos.Max} {
-			row = append(row, Words(chart.Nanos(float64(n))))
+			text := "-" // all were refused
+			if o.Count > 0 {
+				text = chart.Nanos(float64(n))
+			}
+			row = append(row, Words(text))
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -60,9 +60,10 @@ func Trust(r *results.Result) []Check {
 	add(w.generator <= mostGenerator, "The load generator took at most "+chart.Percent(w.generator)+" of the processor time.",
 		"The load generator took up to %s of the processor time, so rates are lower bounds.", chart.Percent(w.generator))
 	add(w.late <= mostLateNanos, "", "Timers woke the generator up to %s late (p99), which latencies contain.", chart.Nanos(w.late))
-	add(w.woken <= mostLate, punctual(w.open), "The load generator began up to %s of the operations over 1 ms late, as it did not get the processor: latencies are too long.", chart.Percent(rounded(w.woken)))
+	add(w.woken <= mostLate, punctual(w), "The load generator began up to %s of the operations over 1 ms late, as it did not get the processor: latencies are too long.", chart.Percent(rounded(w.woken)))
 	if r.Experiment != "sweep" { // which shows where it begins
 		add(w.busy <= mostLate, "", "Up to %s of the operations waited over 1 ms for a free thread, and latencies contain that: the load is too much for the store, or for so few threads.", chart.Percent(rounded(w.busy)))
+		add(w.unanswered <= loadgen.MostUnanswered, "", "Up to %s of the operations that were due were refused or never began: rates and latencies by kind are those of the others.", chart.Percent(rounded(w.unanswered)))
 	}
 	add(w.ownCPU <= mostOwnCPU, "", "The load generator used %s of all processors, so it may be the limit in place of the server.", chart.Percent(rounded(w.ownCPU)))
 	quiet := ""
@@ -104,15 +105,16 @@ type extremes struct {
 	fits        bool
 
 	open, server, otherKnown bool
-	woken, busy              float64 // shares of the operations of a run that began late
+	woken, busy              float64 // shares of the operations that were due in a run and began late
+	unanswered               float64 // share of those that were refused or never began
 	ownCPU                   float64 // of a run against a server
 	serverCPU                float64 // 0: not known
 	otherCPU                 float64
 }
 
-// punctual says that the generator of an open loop was in time.
-func punctual(open bool) string {
-	if !open {
+// punctual says that the operations of an open loop began in time, if they did.
+func punctual(w extremes) string {
+	if !w.open || w.busy > mostLate || w.unanswered > loadgen.MostUnanswered {
 		return ""
 	}
 	return "The load generator began its operations in time."
@@ -134,8 +136,9 @@ func OfServer(c *results.Cell) bool {
 func (w *extremes) load(run *results.Run, server bool) {
 	if run.Late != nil {
 		w.open = true
-		w.woken = max(w.woken, loadgen.Ratio(run.Late.Woken, run.Ops))
-		w.busy = max(w.busy, loadgen.Ratio(run.Late.Busy, run.Ops))
+		w.woken = max(w.woken, loadgen.Ratio(run.Late.Woken, run.Due()))
+		w.busy = max(w.busy, loadgen.Ratio(run.Late.Busy, run.Due()))
+		w.unanswered = max(w.unanswered, run.Unanswered())
 	}
 	if run.OwnCPU != nil && server {
 		w.server, w.ownCPU = true, max(w.ownCPU, *run.OwnCPU)
