@@ -35,9 +35,9 @@ when they were due. With --rps auto a closed loop shows what the store can do; t
 load grows by tenths of that until two loads were too much, and two loads are inserted
 below the first of these.
 
-The knee is the highest load that was not too much. A load is too much if less than 98 %
-of it was done, or if its p99 is over ten times the shortest p99 of all loads; with --slo,
-if it misses an objective. With --slo the exit code is 2 if every load was too much: loads
+The knee is the highest load that was not too much. A load is too much if, in any of its runs,
+less than 98 % of what was due was done, or the p99 is over ten times the shortest p99 of all
+loads; with --slo, if a run misses an objective. With --slo the exit code is 2 if every load was too much: loads
 above the knee are meant to miss objectives. All loads run on one store, which is preloaded
 with all keys.`,
 		Example: `  kvbench sweep --rps auto --mix GET_HEAVY --report sweep

@@ -224,8 +224,9 @@ func newCurve(r *results.Result) *curve {
 			shortest = min(shortest, float64(run.All.P99))
 		}
 	}
-	for i, run := range c.runs {
-		if c.bears(run, c.loads[i], shortest) {
+	for i, cell := range c.cells {
+		tooMuch := func(run *results.Run) bool { return !c.bears(run, c.loads[i], shortest) }
+		if !slices.ContainsFunc(cell.Runs, tooMuch) {
 			c.knee = i
 		}
 	}
@@ -235,13 +236,17 @@ func newCurve(r *results.Result) *curve {
 // HasKnee reports whether the store bore any load of a sweep.
 func HasKnee(r *results.Result) bool { return newCurve(r).knee >= 0 }
 
-// bears reports whether the store bore a load.
+// bears reports whether the store bore a load in a run.
 func (c *curve) bears(run *results.Run, load, shortest float64) bool {
-	if run.OpsPerSecond < kneeDone*load {
+	if missed, _, refused := shortfall(run, load); missed+refused > 1-kneeDone {
 		return false
 	}
 	if len(c.objectives) == 0 {
-		return float64(run.All.P99) <= kneeTimes*shortest
+		p99 := run.All.P99
+		if run.AllDue != nil {
+			p99 = run.AllDue.P99
+		}
+		return float64(p99) <= kneeTimes*shortest
 	}
 	return !slices.ContainsFunc(c.objectives, func(s results.SLO) bool { return !s.Met(run.Trial) })
 }
@@ -252,7 +257,7 @@ func (c *curve) rule() string {
 	if len(c.objectives) > 0 {
 		latency = "within the objectives " + c.result.Objectives
 	}
-	return fmt.Sprintf("The knee is the highest load that was not too much: at least %s of the operations that were due were done, %s.",
+	return fmt.Sprintf("The knee is the highest load that was not too much: in each run at least %s of the operations that were due were done, %s.",
 		chart.Percent(kneeDone), latency)
 }
 
@@ -322,7 +327,7 @@ func (c *curve) figure() *chart.Figure {
 	top *= 3 // room for the name of the knee
 	latency.Y.Max = &top
 	strip := chart.Panel{Y: chart.Axis{Label: "share", Format: chart.Percent, Min: &zero}, Height: 70}
-	area := &chart.Area{X: c.loads, Layers: []chart.Layer{{Name: "not done in time", Series: 4}, {Name: "began over 1 ms late", Series: 1}, {Name: "refused", Series: 3}}}
+	area := &chart.Area{X: c.loads, Layers: []chart.Layer{{Name: "never began", Series: 4}, {Name: "began over 1 ms late", Series: 1}, {Name: "refused", Series: 3}}}
 	for n, run := range c.runs {
 		missed, late, refused := shortfall(run, c.loads[n])
 		area.Layers[0].Y = append(area.Layers[0].Y, missed)
@@ -370,15 +375,15 @@ func (c *curve) batches() chart.Panel {
 	return p
 }
 
-// shortfall returns shares of the operations that were due: those not done until the end,
-// those done that began late, and those refused.
+// shortfall returns shares of the operations that were due: those that never began, those that
+// began late, and those refused.
 func shortfall(run *results.Run, load float64) (missed, late, refused float64) {
-	due := max(load*run.Seconds, 1)
+	due := float64(max(run.Due(), 1))
+	if run.Missed == nil { // an earlier version did not count them
+		due = max(load*run.Seconds, 1)
+	}
 	refused = float64(run.Refused) / due
 	missed = max(1-float64(run.Ops)/due-refused, 0)
-	if missed < 1-kneeDone { // operations under way at the end, and rounding
-		missed = 0
-	}
 	if run.Late != nil {
 		late = min(float64(run.Late.Busy+run.Late.Woken)/due, 1-missed)
 	}
@@ -387,8 +392,8 @@ func shortfall(run *results.Run, load float64) (missed, late, refused float64) {
 
 func (c *curve) table() *report.Table {
 	t := &report.Table{
-		Head:    []string{"offered/s", "done/s", "p50", "p99", "p99.9", "max", "late", "refused", "CPU"},
-		Caption: "The median of the runs of each load. late: operations that began over 1 ms after they were due; refused: by the store, as it was overloaded; CPU: of all processors, by this process",
+		Head:    []string{"offered/s", "done/s", "p50", "p99", "p99.9", "max", "late", "never began", "refused", "CPU"},
+		Caption: "The run of each load with the median rate. late: operations that began over 1 ms after they were due; never began: operations that were due and had not begun at the end; refused: by the store, as it was overloaded; CPU: of all processors, by this process",
 	}
 	servers := slices.ContainsFunc(c.cells, report.OfServer)
 	if servers {
@@ -396,6 +401,7 @@ func (c *curve) table() *report.Table {
 		t.Caption += "; server CPU: by the server, of the processors that it may use"
 	}
 	t.Caption += "."
+	share := func(v float64) report.Entry { return report.Words(chart.Percent(math.Round(1000*v) / 1000)) }
 	for i, run := range c.runs {
 		missed, late, refused := shortfall(run, c.loads[i])
 		name := chart.Number(c.loads[i])
@@ -410,7 +416,7 @@ func (c *curve) table() *report.Table {
 		if run.OwnCPU != nil {
 			cpu = chart.Percent(math.Round(100**run.OwnCPU) / 100)
 		}
-		t.Rows = append(t.Rows, append(row, report.Words(chart.Percent(math.Round(1000*(late+missed))/1000)), report.Words(chart.Percent(math.Round(1000*refused)/1000)), report.Words(cpu)))
+		t.Rows = append(t.Rows, append(row, share(late), share(missed), share(refused), report.Words(cpu)))
 		if servers {
 			t.Rows[i] = append(t.Rows[i], report.ServerCPU(run))
 		}

@@ -122,6 +122,43 @@ func TestTheKneeOfAnObjectiveIsTheHighestLoadThatMeetsIt(t *testing.T) {
 	assert.Contains(t, c.rule(), "p99<10ms")
 }
 
+// TestEachRunOfALoadMustBearIt: not only one with the median rate, which may be any of them.
+func TestEachRunOfALoadMustBearIt(t *testing.T) {
+	var asked []uint64
+	measure := queue(10_000, &asked)
+	r := &results.Result{Version: results.Version, Experiment: "sweep", Objectives: "p99<10ms"}
+	s := &Sweep{Runs: 3, Rates: []uint64{1000, 2000, 5000}, Measure: func(ctx context.Context, rate uint64, cell *results.Cell) (*results.Run, error) {
+		run, err := measure(ctx, rate, cell)
+		if rate == 5000 && len(cell.Runs) == 2 {
+			run.All.P99 = 20e6
+		}
+		return run, err
+	}}
+	require.NoError(t, s.Run(t.Context(), r))
+	c := newCurve(r)
+	assert.Equal(t, 2000.0, c.loads[c.knee])
+}
+
+// TestWhatWasDueIsCounted: and not estimated from the load, which random arrivals differ from.
+func TestWhatWasDueIsCounted(t *testing.T) {
+	r := &results.Result{Version: results.Version, Experiment: "sweep"}
+	s := &Sweep{Runs: 1, Rates: []uint64{100, 200, 300}, Measure: func(_ context.Context, rate uint64, _ *results.Cell) (*results.Run, error) {
+		run := &results.Run{Trial: &loadgen.Trial{
+			Seconds: 10, Ops: 9 * rate, OpsPerSecond: 0.9 * float64(rate), OfferedPerSecond: rate, All: loadgen.Latency{P99: 1e6}, Late: &loadgen.Late{}, Missed: &loadgen.Kind{},
+		}}
+		if rate == 300 {
+			run.Missed.Count = rate / 2
+		}
+		return run, nil
+	}}
+	require.NoError(t, s.Run(t.Context(), r))
+	c := newCurve(r)
+	assert.Equal(t, 200.0, c.loads[c.knee], "fewer operations than usual were due")
+	missed, late, refused := shortfall(c.runs[2], 300)
+	assert.InDelta(t, 150.0/(9*300+150), missed, 1e-9)
+	assert.Zero(t, late+refused)
+}
+
 // A disturbance at a low load does not end the search.
 func TestANoisyLowLoadDoesNotHideTheKnee(t *testing.T) {
 	var asked []uint64
