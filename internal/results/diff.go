@@ -97,13 +97,14 @@ type cellPair struct{ a, b *Cell }
 func (c *Comparison) pair(a, b *Result) []cellPair {
 	var pairs []cellPair
 	apart := func(cell *Cell, why string) { c.Apart = append(c.Apart, Apart{cell.Name(), why}) }
+	partners, paired := partners(a, b), make(map[*Cell]bool)
 	for _, ca := range a.Cells {
-		i := slices.IndexFunc(b.Cells, ca.alike)
-		if i < 0 {
+		cb := partners[ca]
+		if cb == nil {
 			apart(ca, "only the first has it")
 			continue
 		}
-		cb := b.Cells[i]
+		paired[cb] = true
 		if why := incomparable(ca, cb); why != "" {
 			apart(ca, why)
 			continue
@@ -111,11 +112,29 @@ func (c *Comparison) pair(a, b *Result) []cellPair {
 		pairs = append(pairs, cellPair{ca, cb})
 	}
 	for _, cb := range b.Cells {
-		if !slices.ContainsFunc(a.Cells, cb.alike) {
+		if !paired[cb] {
 			apart(cb, "only the second has it")
 		}
 	}
 	return pairs
+}
+
+// partners returns for cells of a the cell of b to compare it with: that of the same parameters,
+// or one that is alike and that no other cell of a has.
+func partners(a, b *Result) map[*Cell]*Cell {
+	of, left := make(map[*Cell]*Cell), slices.Clone(b.Cells)
+	for _, same := range []func(*Cell, *Cell) bool{func(ca, cb *Cell) bool { return slices.Equal(ca.Params, cb.Params) }, (*Cell).alike} {
+		for _, ca := range a.Cells {
+			if of[ca] != nil {
+				continue
+			}
+			if i := slices.IndexFunc(left, func(cb *Cell) bool { return same(ca, cb) }); i >= 0 {
+				of[ca] = left[i]
+				left = slices.Delete(left, i, i+1)
+			}
+		}
+	}
+	return of
 }
 
 // reasons says why cells were not compared, of the first few.

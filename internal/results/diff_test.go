@@ -115,6 +115,24 @@ func TestSettingsOfStoresMayDiffer(t *testing.T) {
 	assert.Equal(t, []Setting{{"batchOps", "0", "16"}, {"server", "one:7070", "two:7070"}}, c.Settings)
 }
 
+// TestEachCellIsComparedOnce: two servers on one side and on the other.
+func TestEachCellIsComparedOnce(t *testing.T) {
+	of := func(seed uint64, servers ...string) *Result {
+		r := noisy(seed, len(servers), 3, 1)
+		for i, server := range servers {
+			r.Cells[i].Params = []Param{{"mix", "m"}, {paramServer, server}}
+		}
+		return r
+	}
+	c, err := Compare(of(1, "one", "two"), of(2, "two", "three", "four"), DefaultLeast)
+	require.NoError(t, err)
+	assert.Equal(t, []Setting{{"server", "one", "three"}}, c.Settings, "two is compared with two")
+	assert.Equal(t, []Apart{{"mix m, server four", "only the second has it"}}, c.Apart)
+	c, err = Compare(of(1, "one", "two"), of(2, "three"), DefaultLeast)
+	require.NoError(t, err)
+	assert.Equal(t, []Apart{{"mix m, server two", "only the first has it"}}, c.Apart)
+}
+
 func TestRunsThatFailedAreNotCompared(t *testing.T) {
 	a, b := noisy(1, 4, 3, 1), noisy(2, 4, 3, 1)
 	b.Cells[0].Runs[1].Error = "wrong answer"
