@@ -9,14 +9,14 @@ import (
 // Comparison is what two results of one experiment say about each other.
 type Comparison struct {
 	Differences []Difference
-	// Apart are the cells that were not compared, and why.
+	// Apart are the cells, and figures of cells, that were not compared, and why.
 	Apart []Apart
 	// Settings are those of the stores, and not of the workloads, that differ between
 	// cells that were compared.
 	Settings []Setting
 }
 
-// Apart is a cell that was not compared.
+// Apart is a cell, or a figure of one, that was not compared.
 type Apart struct{ Cell, Why string }
 
 // Difference compares one figure of one cell.
@@ -78,8 +78,11 @@ func Compare(a, b *Result, least float64) (*Comparison, error) {
 	for _, p := range pairs {
 		c.Settings = addSettings(c.Settings, targetSettings(p.a, p.b))
 		for _, m := range metrics(p.a, p.b) {
-			if r := m.row(p.a, p.b); r != nil {
+			switch r, why := m.row(p.a, p.b); {
+			case r != nil:
 				rows = append(rows, r)
+			case why != "":
+				c.Apart = append(c.Apart, Apart{strings.TrimPrefix(p.a.Name()+", "+m.name, ", "), why})
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package results
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -201,4 +202,26 @@ func TestAFigureThatOneSideLacksIsNotCompared(t *testing.T) {
 		figures = append(figures, d.Metric)
 	}
 	assert.Equal(t, []string{"operations/s", "get p50", "get p99"}, figures)
+	assert.Equal(t, []Apart{{"threads a, " + MetricCPU, "only the first has it"}}, c.Apart)
+
+	put := loadgen.Operation{Name: "put", Kind: loadgen.Kind{Count: 90, Nanos: loadgen.Latency{P50: 10, P99: 20}}}
+	for _, r := range a.Cells[0].Runs {
+		r.Trial.Operations = append(r.Trial.Operations, put)
+	}
+	c, err = Compare(b, a, DefaultLeast)
+	require.NoError(t, err)
+	assert.Equal(t, []Apart{
+		{"threads a, " + MetricCPU, "only the second has it"}, {"threads a, put p50", "only the second has it"}, {"threads a, put p99", "only the second has it"},
+	}, c.Apart)
+
+	put.Refused, put.DueNanos = 10, &loadgen.Latency{P50: 11, P99: loadgen.Never}
+	for _, r := range b.Cells[0].Runs {
+		r.Trial.Operations = append(r.Trial.Operations, put)
+	}
+	c, err = Compare(a, b, DefaultLeast)
+	require.NoError(t, err)
+	assert.Equal(t, Apart{"threads a, put p99", "it is endless in 0 of 3 runs of the first and 3 of 3 of the second, because operations were refused"}, c.Apart[len(c.Apart)-1])
+	i := slices.IndexFunc(c.Differences, func(d Difference) bool { return d.Metric == "put p50" })
+	require.GreaterOrEqual(t, i, 0)
+	assert.InDelta(t, 11, c.Differences[i].B, 0.001, "of all that was due")
 }

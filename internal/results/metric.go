@@ -1,6 +1,7 @@
 package results
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -22,14 +23,14 @@ type metric struct {
 	ofRun func(*Run) float64
 }
 
-// metrics returns the figures that both cells have.
+// metrics returns the figures that one of the cells may have.
 func metrics(a, b *Cell) []metric {
 	list := []metric{
 		{name: "operations/s", main: true, ofRun: func(r *Run) float64 { return r.OpsPerSecond }},
 		{name: MetricCPU, less: true, ofRun: func(r *Run) float64 { return r.CPUMicrosPerOp }},
 		{name: MetricServerCPU, less: true, ofRun: (*Run).serverCPU},
 	}
-	for _, name := range commonOperations(a, b) {
+	for _, name := range operationNames(a, b) {
 		for _, q := range []struct {
 			name string
 			of   func(loadgen.Latency) int64
@@ -39,7 +40,13 @@ func metrics(a, b *Cell) []metric {
 		} {
 			list = append(list, metric{
 				name: name + " " + q.name, less: true,
-				ofRun: func(r *Run) float64 { return float64(q.of(r.Trial.Operation(name).Nanos)) },
+				ofRun: func(r *Run) float64 {
+					o := r.Trial.Operation(name)
+					if o.DueNanos != nil {
+						return float64(q.of(*o.DueNanos))
+					}
+					return float64(q.of(o.Nanos))
+				},
 			})
 		}
 	}
@@ -54,41 +61,51 @@ func (r *Run) serverCPU() float64 {
 	return r.Server.CPUMicrosPerOp
 }
 
-// commonOperations returns the names of the operations of which both cells have some, in the
-// order of a.
-func commonOperations(a, b *Cell) []string {
-	of := func(c *Cell) (names []string) {
+// operationNames returns the names of the operations of which a cell has some.
+func operationNames(cells ...*Cell) (names []string) {
+	for _, c := range cells {
 		for _, r := range c.Runs {
 			for _, o := range r.Trial.Operations {
-				if o.Count > 0 && !slices.Contains(names, o.Name) {
+				if o.Count+o.Refused > 0 && !slices.Contains(names, o.Name) {
 					names = append(names, o.Name)
 				}
 			}
 		}
-		return names
 	}
-	also := of(b)
-	return slices.DeleteFunc(of(a), func(name string) bool { return !slices.Contains(also, name) })
+	return names
 }
 
-// row returns the difference of a figure between two cells, without its verdict; nil if a side
-// does not have the figure.
-func (m *metric) row(a, b *Cell) *row {
+// row returns the difference of a figure between two cells, without its verdict; nil if it cannot
+// be compared, and then why, unless no side has it.
+func (m *metric) row(a, b *Cell) (_ *row, why string) {
 	as, bs := m.samples(a), m.samples(b)
-	if !m.main && (len(as.logs) == 0 || len(bs.logs) == 0) {
-		return nil
+	if !m.main {
+		switch haveA, haveB := as.some(), bs.some(); {
+		case !haveA && !haveB:
+			return nil, ""
+		case !haveB:
+			return nil, "only the first has it"
+		case !haveA:
+			return nil, "only the second has it"
+		case as.endless+bs.endless > 0:
+			return nil, fmt.Sprintf("it is endless in %d of %d runs of the first and %d of %d of the second, because operations were refused", as.endless, len(a.Runs), bs.endless, len(b.Runs))
+		}
 	}
 	return &row{
 		Difference: Difference{Cell: a.Name(), Metric: m.name, Main: m.main, A: as.mean(), B: bs.mean()},
 		a:          as, b: bs, less: m.less, welch: newWelch(as.logs, bs.logs),
-	}
+	}, ""
 }
 
 // samples are the values of a figure of a cell, one of each run that has it.
 type samples struct {
-	logs []float64
-	idle int // runs whose rate was 0, which has no logarithm
+	logs    []float64
+	idle    int // runs whose rate was 0, which has no logarithm
+	endless int // runs whose latency is loadgen.Never
 }
+
+// some reports whether there is any sample, besides those that are idle.
+func (s *samples) some() bool { return len(s.logs)+s.endless > 0 }
 
 func (s *samples) count() int { return len(s.logs) + s.idle }
 
@@ -107,6 +124,8 @@ func (m *metric) samples(c *Cell) samples {
 	var s samples
 	for _, r := range c.Runs {
 		switch v := m.ofRun(r); {
+		case v >= loadgen.Never:
+			s.endless++
 		case v > 0:
 			s.logs = append(s.logs, math.Log(v))
 		case m.main:
