@@ -52,7 +52,7 @@ measure in turns, one run at a time, and name the directories of each side with 
 		},
 	}
 	c.Flags().StringVar(&o.page, "page", "", "write the comparison with pictures to this file, as HTML")
-	c.Flags().BoolVar(&o.strict, "strict", false, "end with exit code 1 if a rate is worse, was not compared, or has no verdict")
+	c.Flags().BoolVar(&o.strict, "strict", false, "end with exit code 1 if a rate or latency is worse, was not compared, or has no verdict, or if more operations were refused or never began")
 	c.Flags().Float64Var(&o.least, "least", results.DefaultLeast, "least difference that counts, as a share")
 	return c
 }
@@ -99,16 +99,33 @@ func diff(c *cobra.Command, sides []string, o *diffOptions) error {
 	return o.judge(comparison)
 }
 
-// judge returns an error if --strict asks for one.
+// mostMoreUnanswered is by how much the share of operations that were refused or never began may
+// grow before --strict calls that worse. Guessed: what is refused shows in a p99 as well.
+const mostMoreUnanswered = 0.01
+
+// judge returns an error if --strict asks for one. Processor time does not count: it says what an
+// operation cost, not how well it was served, and depends on what else ran.
 func (o *diffOptions) judge(c *results.Comparison) error {
-	rate := func(v results.Verdict) bool {
-		return slices.ContainsFunc(c.Differences, func(d results.Difference) bool { return d.Main && d.Verdict == v })
+	find := func(is func(results.Difference) bool) string {
+		i := slices.IndexFunc(c.Differences, func(d results.Difference) bool {
+			return d.Metric != results.MetricCPU && d.Metric != results.MetricServerCPU && is(d)
+		})
+		if i < 0 {
+			return ""
+		}
+		return strings.TrimPrefix(c.Differences[i].Cell+": "+c.Differences[i].Metric, ": ")
 	}
+	worseRate := find(func(d results.Difference) bool { return d.Main && d.Verdict == results.Worse })
+	worse := find(func(d results.Difference) bool { return d.Verdict == results.Worse })
 	switch {
 	case !o.strict:
-	case rate(results.Worse):
-		return errors.New("a rate is worse")
-	case rate(results.Unknown):
+	case worseRate != "":
+		return fmt.Errorf("a rate is worse: %s", worseRate)
+	case worse != "":
+		return fmt.Errorf("a latency is worse: %s", worse)
+	case slices.ContainsFunc(c.Unanswered, func(u results.Unanswered) bool { return u.B > u.A+mostMoreUnanswered }):
+		return errors.New("more operations were refused or never began")
+	case find(func(d results.Difference) bool { return d.Verdict == results.Unknown }) != "":
 		return fmt.Errorf("--strict cannot say that nothing is worse: each side needs at least %d runs", results.FewestRuns)
 	case len(c.Apart) > 0:
 		return errors.New("--strict cannot say that nothing is worse: not everything was compared")

@@ -41,7 +41,20 @@ func TestDiffFindsADelayAndNothingElse(t *testing.T) {
 
 	r = runCommand(t, t.Context(), nil, "diff", before, slow, "--strict")
 	assert.Equal(t, exitError, r.code)
-	assert.Contains(t, r.stderr, "a rate is worse")
+	assert.Contains(t, r.stderr, "a rate is worse: mix PUT_HEAVY, ")
+
+	// An open loop does what is due in either case.
+	for name, unit := range map[string]time.Duration{"open before": time.Millisecond, "open slow": 1500 * time.Microsecond} {
+		synctest.Test(t, func(t *testing.T) {
+			r := runCommand(t, t.Context(), func(m *memoryTarget) { m.jitter = unit }, "run", "--threads", "4", "--keys", "5000", "--value-size", "100",
+				"--duration", "3s", "--rate", "200", "--runs", "4", "--report", filepath.Join(dir, name))
+			require.Equal(t, exitOK, r.code, r.stderr)
+		})
+	}
+	r = runCommand(t, t.Context(), nil, "diff", filepath.Join(dir, "open before"), filepath.Join(dir, "open slow"), "--strict")
+	assert.Equal(t, exitError, r.code, r.stdout)
+	assert.Contains(t, r.stdout, "No difference in 1 rate")
+	assert.Contains(t, r.stderr, "a latency is worse: ")
 
 	synctest.Test(t, func(t *testing.T) {
 		r := runCommand(t, t.Context(), func(m *memoryTarget) { m.jitter = time.Millisecond }, "run", "--threads", "2", "--keys", "4000", "--value-size", "200",
@@ -63,6 +76,22 @@ func TestDiffFindsADelayAndNothingElse(t *testing.T) {
 	assert.Equal(t, exitError, r.code)
 	r = runCommand(t, t.Context(), nil, "diff", before)
 	assert.Equal(t, exitUsage, r.code)
+}
+
+// TestStrictDoesNotPassAStoreThatRefuses: what it accepts is as quick as before.
+func TestStrictDoesNotPassAStoreThatRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for name, refuses := range map[string]func(int64) bool{"a": func(int64) bool { return false }, "b": func(n int64) bool { return n%50 == 0 }} {
+		synctest.Test(t, func(t *testing.T) {
+			code, _, stderr := bench(t, refusing(refuses), "run", "--mix", "WRITE_ONLY", "--threads", "2", "--keys", "500", "--value-size", "100",
+				"--duration", "4s", "--rate", "100", "--runs", "3", "--report", filepath.Join(dir, name))
+			require.Equal(t, exitOK, code, stderr)
+		})
+	}
+	r := runCommand(t, t.Context(), nil, "diff", filepath.Join(dir, "a"), filepath.Join(dir, "b"), "--strict")
+	assert.Equal(t, exitError, r.code)
+	assert.Contains(t, r.stderr, "more operations were refused or never began")
+	assert.Contains(t, r.stdout, "In 1 combination, operations were refused or never began.")
 }
 
 // TestDiffOfRunsThatTookTurns: single runs of two programs give a verdict together, and none

@@ -43,6 +43,14 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 	if tails := diffTails(a, b, names, c); len(tails.Figures) > 0 {
 		p.Sections = append(p.Sections, tails)
 	}
+	if len(c.Unanswered) > 0 {
+		t := &Table{Head: []string{"cell", "before", "after"}, Caption: "Shares of the operations that were due, the means of the runs."}
+		for _, u := range c.Unanswered {
+			t.Rows = append(t.Rows, []Entry{Words(cmp.Or(short[u.Cell], "all")), Words(chart.Percent(rounded(u.A))), Words(chart.Percent(rounded(u.B)))})
+		}
+		p.Sections = append(p.Sections, Section{Title: "Refused or never begun", Tables: []*Table{t}})
+		p.Lead += fmt.Sprintf(" In %s, operations were refused or never began.", Plural(len(c.Unanswered), "combination"))
+	}
 	if len(c.Settings) > 0 {
 		t := &Table{Head: []string{"setting of the store", "before", "after"}, Caption: "The two were measured with different settings; a difference may come from these."}
 		for _, s := range c.Settings {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // Comparison is what two results of one experiment say about each other.
@@ -11,6 +13,8 @@ type Comparison struct {
 	Differences []Difference
 	// Apart are the cells, and figures of cells, that were not compared, and why.
 	Apart []Apart
+	// Unanswered are the cells that were compared in which operations were refused or never began.
+	Unanswered []Unanswered
 	// Settings are those of the stores, and not of the workloads, that differ between
 	// cells that were compared.
 	Settings []Setting
@@ -18,6 +22,21 @@ type Comparison struct {
 
 // Apart is a cell, or a figure of one, that was not compared.
 type Apart struct{ Cell, Why string }
+
+// Unanswered are the shares of operations of a cell that were due and were refused or never began:
+// the means of the runs.
+type Unanswered struct {
+	Cell string
+	A, B float64
+}
+
+func unanswered(c *Cell) float64 {
+	var shares []float64
+	for _, r := range c.Runs {
+		shares = append(shares, r.Unanswered())
+	}
+	return mean(shares)
+}
 
 // Difference compares one figure of one cell.
 type Difference struct {
@@ -77,6 +96,9 @@ func Compare(a, b *Result, least float64) (*Comparison, error) {
 	var rows []*row
 	for _, p := range pairs {
 		c.Settings = addSettings(c.Settings, targetSettings(p.a, p.b))
+		if u := (Unanswered{p.a.Name(), unanswered(p.a), unanswered(p.b)}); max(u.A, u.B) > loadgen.MostUnanswered {
+			c.Unanswered = append(c.Unanswered, u)
+		}
 		for _, m := range metrics(p.a, p.b) {
 			switch r, why := m.row(p.a, p.b); {
 			case r != nil:
