@@ -28,8 +28,8 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 		}
 	}
 	note := fmt.Sprintf("In at most %s of comparisons of equal programs any figure is called better or worse: Welch's statistic, corrected by Holm's procedure, "+
-		"at the last level of which the intervals are drawn. A difference within the least that counts, or within the spread of the runs of either side, gets no verdict. Arrows: the interval is wider than the picture.",
-		chart.Percent(results.FalseAlarms))
+		"at the last level of which the intervals are drawn. A difference within the least that counts, or within the spread of the runs of either side, gets no verdict. Arrows: the interval is wider than the picture. A point without an interval: a side has fewer than %d runs, which say nothing of how much runs differ.",
+		chart.Percent(results.FalseAlarms), results.FewestRuns)
 	notes := append(Note(b, nil), note)
 	p.Sections = []Section{
 		{Title: "Rates", Figures: []*chart.Figure{forest("Operations/s, relative to "+names[0], mains, notes)}, Tables: []*Table{differenceTable(mains)}},
@@ -255,16 +255,24 @@ func verdictText(d *results.Difference) string {
 	return d.Verdict.String() + " (" + d.Idle + ")"
 }
 
-// intervalText is the interval of a difference; a dash if there is none.
+// intervalText is the interval of a difference, if it is known.
 func intervalText(d *results.Difference) string {
 	low := strings.TrimSuffix(signed(d.Low), " %")
 	switch {
-	case d.Low == d.High:
-		return "–"
+	case d.Values < results.FewestRuns:
+		return "not known"
 	case d.High > 1+mostInterval:
 		return low + " to over " + signed(1+mostInterval)
 	}
 	return low + " to " + signed(d.High)
+}
+
+// spreadText is the spread of the runs, if it is known.
+func spreadText(d *results.Difference) string {
+	if d.Values < 2 {
+		return "not known"
+	}
+	return chart.Percent(d.Spread)
 }
 
 // differenceTable has a row for each difference. If there is one cell, it has no name.
@@ -284,7 +292,7 @@ func differenceTable(differences []results.Difference) *Table {
 		}
 		row := []Entry{
 			Words(d.Metric), Words(verdictText(&d)), Words(signed(d.Ratio)), Words(intervalText(&d)),
-			Words(format(d.A)), Words(format(d.B)), Words(chart.Percent(d.Spread)),
+			Words(format(d.A)), Words(format(d.B)), Words(spreadText(&d)),
 		}
 		if named {
 			row = append([]Entry{Words(d.Cell)}, row...)

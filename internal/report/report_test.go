@@ -227,7 +227,7 @@ func TestADiffSaysWhatWasNotCompared(t *testing.T) {
 // TestAForestIsNotAsWideAsItsWidestInterval: or the other rows could not be read.
 func TestAForestIsNotAsWideAsItsWidestInterval(t *testing.T) {
 	row := func(low, ratio, high float64) results.Difference {
-		return results.Difference{Ratio: ratio, Low: low, High: high}
+		return results.Difference{Ratio: ratio, Low: low, High: high, Values: 3}
 	}
 	for _, c := range []struct {
 		rows      []results.Difference
@@ -249,6 +249,20 @@ func TestAForestIsNotAsWideAsItsWidestInterval(t *testing.T) {
 	wide, narrow := row(0.01, 1.02, 50), row(0.9, 1, 11)
 	assert.Equal(t, "-99.0 to over +1000.0 %", intervalText(&wide))
 	assert.Equal(t, "-10.0 to +1000.0 %", intervalText(&narrow))
+}
+
+// TestADiffOfFewRunsKnowsNoSpread: one run each has no interval and no spread, which is not 0.
+func TestADiffOfFewRunsKnowsNoSpread(t *testing.T) {
+	for runs, says := range map[int]string{
+		1: "<td>too few runs</td><td>&#43;0.0 %</td><td>not known</td><td>1k</td><td>1k</td><td>not known</td>",
+		2: "<td>too few runs</td><td>&#43;0.0 %</td><td>not known</td><td>1k</td><td>1k</td><td>0.704 %</td>",
+	} {
+		a, b := testResult(), testResult()
+		a.Cells[0].Runs, b.Cells[0].Runs = a.Cells[0].Runs[:runs], b.Cells[0].Runs[:runs]
+		html := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b)).HTML()
+		assert.Contains(t, html, says)
+		assert.Contains(t, html, "a side has fewer than 3 runs")
+	}
 }
 
 // TestADiffSaysHowBothSidesWereMeasured: and why either cannot be trusted.

@@ -48,7 +48,10 @@ type Difference struct {
 	// is Unknown, both are Ratio.
 	Ratio, Low, High float64
 	// Spread is the larger standard deviation of the two sides, relative to their means.
-	Spread  float64
+	Spread float64
+	// Values is how many runs have the figure, on the side that has fewer. Of one run no spread is
+	// known, and of less than FewestRuns no interval.
+	Values  int
 	Verdict Verdict
 	// Main: the figure that decides, the rate of the cell.
 	Main bool

@@ -120,6 +120,7 @@ func (r *row) finish() Difference {
 	}
 	middle := r.welch.difference
 	r.Ratio, r.Low, r.High, r.Spread = math.Exp(middle), math.Exp(middle-half), math.Exp(middle+half), math.Expm1(r.spread())
+	r.Values = min(len(r.a.logs), len(r.b.logs))
 	if r.a.idle+r.b.idle > 0 {
 		r.describeIdle()
 	}
