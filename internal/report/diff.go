@@ -67,8 +67,11 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 		p.Sections = append(p.Sections, Section{Title: "Not compared", Tables: []*Table{t}})
 		p.Lead += fmt.Sprintf(" %s not compared.", Plural(n, "combination"))
 	}
-	if a.Environment.CPU != b.Environment.CPU || a.Environment.Kernel != b.Environment.Kernel || a.Scale != b.Scale {
-		p.Lead += " But the two were measured on different machines or at different scales."
+	if other := results.Machines(a, b); len(other) > 0 {
+		p.Lead += fmt.Sprintf(" But the two were measured on different machines: another %s.", settingNames(other))
+	}
+	if a.Scale != b.Scale {
+		p.Lead += fmt.Sprintf(" But the two were measured at different scales: %v and %v.", a.Scale, b.Scale)
 	}
 	return p
 }

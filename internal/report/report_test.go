@@ -193,10 +193,11 @@ func TestADiffSaysWhatDiffers(t *testing.T) {
 	for i, rate := range []float64{800, 805, 811} {
 		b.Cells[0].Runs[i] = testRun(rate)
 	}
-	b.Environment.CPU = "another"
+	b.Environment.CPU, b.Environment.FileSystem, b.Scale = "another", "xfs", 0.5
 	worse := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b))
 	assert.Contains(t, worse.Lead, "1 of 1 rate worse, most mix <BALANCED> (-20.")
-	assert.Contains(t, worse.Lead, "different machines")
+	assert.Contains(t, worse.Lead, "different machines: another processor, file system.")
+	assert.Contains(t, worse.Lead, "different scales: 1 and 0.5.")
 	for _, says := range []string{"b against a", "closed loop; 3 runs of 20 s"} {
 		assert.Contains(t, worse.HTML(), says)
 	}

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 )
 
 // ReadAll reads the directories of one side of a comparison, and joins their results: runs of
 // cells with the same parameters become runs of one cell. So programs can be measured in turns.
 //
 // It returns an error if a directory is named twice, or if the results differ in anything but
-// the seed: the program, the settings of a workload or those of a store.
+// the seed: the program, the machine, the settings of a workload or those of a store.
 func ReadAll(dirs []string) (*Result, error) {
 	var all *Result
 	var seen []string
@@ -44,13 +45,28 @@ func ReadAll(dirs []string) (*Result, error) {
 	return all, nil
 }
 
+// Machines returns in what the machines of two results differ.
+func Machines(a, b *Result) []Setting {
+	ea, eb := &a.Environment, &b.Environment
+	return slices.DeleteFunc([]Setting{
+		{"processor", ea.CPU, eb.CPU}, {"GOMAXPROCS", strconv.Itoa(ea.GOMAXPROCS), strconv.Itoa(eb.GOMAXPROCS)},
+		{"kernel", ea.Kernel, eb.Kernel}, {"file system", ea.FileSystem, eb.FileSystem}, {"governor", ea.Governor, eb.Governor},
+	}, func(s Setting) bool { return s.A == s.B })
+}
+
 // join adds the runs of another result.
 func (r *Result) join(other *Result) error {
 	switch {
 	case r.Experiment != other.Experiment:
 		return fmt.Errorf("kvbench %s and kvbench %s", r.Experiment, other.Experiment)
+	case r.Program != other.Program:
+		return fmt.Errorf("programs %q and %q", r.Program, other.Program)
 	case r.Environment.Commit != other.Environment.Commit:
 		return fmt.Errorf("commits %s and %s", r.Environment.Commit, other.Environment.Commit)
+	case r.Environment.ProgramSum != other.Environment.ProgramSum:
+		return fmt.Errorf("programs with the checksums %s and %s", r.Environment.ProgramSum, other.Environment.ProgramSum)
+	case len(Machines(r, other)) > 0:
+		return fmt.Errorf("machines: %s", settingsText(Machines(r, other)))
 	case r.Scale != other.Scale:
 		return fmt.Errorf("scales %v and %v", r.Scale, other.Scale)
 	}

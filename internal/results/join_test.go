@@ -36,6 +36,9 @@ func TestRunsThatTookTurnsAreJoined(t *testing.T) {
 		{"", "no name"},
 		{dir("reads", func(r *Result) { r.Experiment = "reads" }), "kvbench reads"},
 		{dir("newer", func(r *Result) { r.Environment.Commit = "abc" }), "commits  and abc"},
+		{dir("built", func(r *Result) { r.Environment.ProgramSum = "f00" }), "programs with the checksums  and f00"},
+		{dir("peer", func(r *Result) { r.Program = "overview" }), `programs "" and "overview"`},
+		{dir("larger", func(r *Result) { r.Environment.GOMAXPROCS = 8 }), "machines: GOMAXPROCS 0 and 8"},
 		{dir("scaled", func(r *Result) { r.Scale = 0.5 }), "scales 0 and 0.5"},
 		{dir("keys", func(r *Result) { r.Cells[1].Workload = map[string]any{"keys": 2000} }), "threads b: keys 1000 and 2000"},
 		{dir("store", func(r *Result) { r.Cells[0].Target = map[string]any{"batchOps": 16} }), ""}, // the others do not know theirs
