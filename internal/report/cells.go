@@ -176,8 +176,9 @@ func TimeAxis() chart.Axis {
 }
 
 // RateOverTime is the rate of each second of a run, which has at least one: at its end, and that
-// of the first one also at its beginning.
+// of the first one also at its beginning. Of a long run it is that of periods.
 func RateOverTime(run *results.Run) *chart.Line {
+	run, _ = condensed(run, mostPoints)
 	line := &chart.Line{X: []float64{0}, Y: []float64{run.Series[0].OpsPerSecond}, Plain: true}
 	for i := range run.Series {
 		line.X, line.Y = append(line.X, run.Series[i].At), append(line.Y, run.Series[i].OpsPerSecond)
@@ -191,18 +192,23 @@ const stallShare = 1.0 / 3
 // OverTime is throughput over time, with stalls shaded, above the bytes on disk.
 func OverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
 	line := RateOverTime(run)
-	rates := line.Y[1:]
-	f := &chart.Figure{Title: "Throughput over time", X: TimeAxis(), Note: Note(r, c)}
+	short, seconds := condensed(run, mostPoints)
+	f := &chart.Figure{Title: "Throughput over time", X: TimeAxis(), Note: append(Note(r, c), condensedNote(seconds, "point")...)}
 	var marks []chart.Mark
-	limit := loadgen.Median(rates) * stallShare
-	for i, v := range rates {
+	slowest, fastest := extremeRates(run, seconds)
+	limit := loadgen.Median(line.Y[1:]) * stallShare
+	if seconds > 1 {
+		line.Low, line.High = append(slowest[:1:1], slowest...), append(fastest[:1:1], fastest...)
+		f.Note = append(f.Note, "Band: from the slowest of these seconds to the fastest.")
+	}
+	for i, v := range slowest {
 		if v < limit {
 			marks = append(marks, &chart.Shade{From: line.X[i], To: line.X[i+1], Name: "under a third of the median rate"})
 		}
 	}
 	marks = append(marks, line)
 	f.Panels = append(f.Panels, chart.Panel{Y: chart.Axis{Label: "operations/s"}, Marks: marks})
-	if files := filesOverTime(run); len(files.X) > 1 {
+	if files := filesOverTime(short); len(files.X) > 1 {
 		f.Title = "Throughput and files over time"
 		if meanings := fileMeanings(files); meanings != "" {
 			f.Note = append(f.Note, meanings)
@@ -214,8 +220,22 @@ func OverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.Figur
 	return f
 }
 
-// HeatMap shows how many operations had which latency in each second.
+// extremeRates returns the lowest and the highest rate of the seconds of each period.
+func extremeRates(run *results.Run, seconds int) (slowest, fastest []float64) {
+	for group := range slices.Chunk(run.Series, seconds) {
+		low, high := group[0].OpsPerSecond, group[0].OpsPerSecond
+		for i := range group {
+			low, high = min(low, group[i].OpsPerSecond), max(high, group[i].OpsPerSecond)
+		}
+		slowest, fastest = append(slowest, low), append(fastest, high)
+	}
+	return slowest, fastest
+}
+
+// HeatMap shows how many operations had which latency in each second, or each period of a long
+// run.
 func HeatMap(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
+	run, seconds := condensed(run, heatColumns)
 	first, last := uint64(math.MaxUint64), uint64(0)
 	for i := range run.Series {
 		for _, p := range run.Series[i].Heat {
@@ -235,7 +255,7 @@ func HeatMap(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure
 		heat.Count = append(heat.Count, column)
 	}
 	return &chart.Figure{
-		Title: "Latencies over time", X: TimeAxis(), Note: Note(r, c),
+		Title: "Latencies over time", X: TimeAxis(), Note: append(Note(r, c), condensedNote(seconds, "column")...),
 		Panels: []chart.Panel{{Y: chart.Axis{Label: "latency", Kind: chart.Log10, Format: chart.Nanos}, Marks: []chart.Mark{heat}}},
 	}
 }

@@ -14,6 +14,7 @@ func ProcessorsOverTime(r *results.Result, c *results.Cell, run *results.Run) *c
 		own, others = "this process: load and client", "all others, with the server"
 		note = "All others contain the server if it runs on this machine."
 	}
+	run, seconds := condensed(run, mostPoints)
 	server := &chart.Area{Layers: []chart.Layer{{Name: "the server", Series: 2}}}
 	area := &chart.Area{Layers: []chart.Layer{{Name: own, Series: 0}, {Name: others, Series: 7}}}
 	for i := range run.Series {
@@ -30,7 +31,7 @@ func ProcessorsOverTime(r *results.Result, c *results.Cell, run *results.Run) *c
 	}
 	all := 1.0
 	f := &chart.Figure{
-		Title: "Processors over time", X: TimeAxis(), Note: Note(r, c),
+		Title: "Processors over time", X: TimeAxis(), Note: append(Note(r, c), condensedNote(seconds, "point")...),
 		Panels: []chart.Panel{{Y: chart.Axis{Label: "of all processors", Format: chart.Percent, Max: &all}, Height: 110, Marks: []chart.Mark{area}}},
 	}
 	if known(server) > 1 {

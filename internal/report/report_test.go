@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +96,44 @@ func TestAPageIsAlsoTextAndPictures(t *testing.T) {
 		assert.Contains(t, text, says)
 	}
 	assert.NotContains(t, text, "## empty", "it has no words")
+}
+
+// TestFiguresOfALongRunAreBounded: a day has no more points than a few minutes, and hides neither a
+// stall nor an operation.
+func TestFiguresOfALongRunAreBounded(t *testing.T) {
+	const day = 24 * 3600
+	r := testResult()
+	c := r.Cells[0]
+	run := c.Runs[0]
+	c.Runs, run.Series = []*results.Run{run}, nil
+	for i := range day {
+		s := results.Second{At: float64(i + 1), OpsPerSecond: 1000, Heat: [][2]uint64{{10, 5}, {12, 900}}}
+		for row := range uint64(50) {
+			s.Heat = append(s.Heat, [2]uint64{20 + row, 1})
+		}
+		if i == 40_000 {
+			s.OpsPerSecond = 1
+		}
+		share := 0.25
+		s.OwnCPU, s.OtherCPU = &share, &share
+		s.Store = &results.StoreState{Log: uint64(i), Put: 10, Written: 20}
+		run.Series = append(run.Series, s)
+	}
+	html := (&Page{Title: "long", Result: r, Sections: Cells(r)}).HTML()
+	assert.Less(t, len(html), 10<<20)
+	assert.Contains(t, html, "The run is long: each column is of 288 seconds.")
+	assert.Contains(t, html, "under a third of the median rate", "of one second")
+
+	heat := HeatMap(r, c, run).Panels[0].Marks[0].(*chart.Heat)
+	assert.Len(t, heat.Count, heatColumns)
+	assert.Equal(t, 288*5.0, heat.Count[0][0])
+	assert.InDelta(t, day, heat.X[len(heat.X)-1], 0)
+	line := OverTime(r, c, run).Panels[0].Marks[1].(*chart.Line)
+	assert.InDelta(t, 1, slices.Min(line.Low), 0)
+	assert.InDelta(t, 1000-999.0/72, slices.Min(line.Y), 0.01)
+	short, seconds := condensed(testRun(1), 20)
+	assert.Equal(t, 1, seconds)
+	assert.Len(t, short.Series, 20)
 }
 
 func TestTrustNamesEveryReasonForDoubt(t *testing.T) {

@@ -73,6 +73,7 @@ func fileMeanings(area *chart.Area) string {
 func TreeOverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
 	debt := &chart.Area{Layers: []chart.Layer{{Name: "to be compacted", Series: 3}}}
 	written := &chart.Line{Name: "bytes written for each byte put, since the beginning", Series: 0, Plain: true}
+	run, seconds := condensed(run, mostPoints)
 	var slowed []chart.Mark
 	before := 0.0
 	for i := range run.Series {
@@ -94,9 +95,9 @@ func TreeOverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.F
 	if n := len(written.Y); n < 2 || math.IsNaN(written.Y[n-1]) {
 		return nil
 	}
-	note := Note(r, c)
+	note := append(Note(r, c), condensedNote(seconds, "point")...)
 	if len(slowed) > 0 {
-		note = append(note, "Shaded: at the end of the second writers were slowed, as flushes or compactions lagged.")
+		note = append(note, "Shaded: at the end of a second writers were slowed, as flushes or compactions lagged.")
 	}
 	panels := []chart.Panel{{Y: chart.Axis{Label: "ratio"}, Height: 110, Marks: append(slices.Clone(slowed), written)}}
 	if slices.Max(debt.Layers[0].Y) > 0 {
