@@ -176,7 +176,8 @@ func FileName(s string) string {
 }
 
 // series returns series.csv: the parameters of the cell, the run, and what happened in a
-// second.
+// second, a row for each operation of the run. An operation of which none ended in that second has
+// a rate of 0 and no latencies.
 func (r *Result) series() []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -202,9 +203,17 @@ func (r *Result) series() []byte {
 				if s.Bytes != nil {
 					disk = strconv.FormatInt(*s.Bytes, 10)
 				}
-				for _, o := range s.Operations {
-					write(append(slices.Clone(params), strconv.Itoa(n+1), decimal(s.At), decimal(s.OpsPerSecond), disk, o.Name, decimal(o.OpsPerSecond),
-						strconv.FormatInt(o.Nanos.P50, 10), strconv.FormatInt(o.Nanos.P99, 10), strconv.FormatInt(o.Nanos.P999, 10), strconv.FormatInt(o.Nanos.Max, 10)))
+				for _, name := range operationNames(&Cell{Runs: []*Run{run}}) {
+					o := s.operation(name)
+					row := append(slices.Clone(params), strconv.Itoa(n+1), decimal(s.At), decimal(s.OpsPerSecond), disk, name, decimal(o.OpsPerSecond))
+					for _, nanos := range []int64{o.Nanos.P50, o.Nanos.P99, o.Nanos.P999, o.Nanos.Max} {
+						if o.Count == 0 {
+							row = append(row, "") // there is none
+						} else {
+							row = append(row, strconv.FormatInt(nanos, 10))
+						}
+					}
+					write(row)
 				}
 			}
 		}

@@ -119,6 +119,16 @@ type Second struct {
 	Heat [][2]uint64 `json:"heat"`
 }
 
+// operation returns the operations of one name, with a count of 0 if there were none.
+func (s *Second) operation(name string) loadgen.Operation {
+	for _, o := range s.Operations {
+		if o.Name == name {
+			return o
+		}
+	}
+	return loadgen.Operation{Name: name}
+}
+
 // StoreState is what a store holds at one time, and what it has written since the measurement
 // began. Sizes are in bytes.
 type StoreState struct {

@@ -102,6 +102,23 @@ func TestGoldenDirectory(t *testing.T) {
 	}
 }
 
+// TestTheSeriesShowsAStall: a second in which nothing ended has rows, too.
+func TestTheSeriesShowsAStall(t *testing.T) {
+	get := loadgen.Operation{Name: "get", Kind: loadgen.Kind{Count: 7, OpsPerSecond: 7, Nanos: loadgen.Latency{P50: 1, P99: 2, P999: 3, Max: 4}}}
+	put := loadgen.Operation{Name: "put", Kind: loadgen.Kind{Refused: 3}}
+	r := &Result{Cells: []*Cell{{Params: []Param{{"threads", "4"}}, Runs: []*Run{{
+		Trial:  &loadgen.Trial{Operations: []loadgen.Operation{get, put}},
+		Series: []Second{{At: 1, OpsPerSecond: 7, Operations: []loadgen.Operation{get}}, {At: 2}},
+	}}}}}
+	assert.Equal(t, []string{
+		"threads,run,second,ops_per_second,disk_bytes,operation,operation_ops_per_second,p50_ns,p99_ns,p999_ns,max_ns",
+		"4,1,1.000,7.000,,get,7.000,1,2,3,4",
+		"4,1,1.000,7.000,,put,0.000,,,,",
+		"4,1,2.000,0.000,,get,0.000,,,,",
+		"4,1,2.000,0.000,,put,0.000,,,,",
+	}, strings.Split(strings.TrimSpace(string(r.series())), "\n"))
+}
+
 func TestADirectoryIsReadBack(t *testing.T) {
 	r := measured(t)
 	dir := t.TempDir()
