@@ -125,12 +125,23 @@ func (o *sweepOptions) run(c *cobra.Command, open opener) (result *results.Resul
 	if !anyRun(result) {
 		return result, err
 	}
-	if c.Context().Err() != nil {
+	switch {
+	case c.Context().Err() != nil:
 		err = nil // ended by a signal: report what was measured
-		result.Planned = max(result.Planned, result.Measured()+1)
+		o.incomplete(result)
+	case err != nil:
+		o.incomplete(result)
+	case o.sweep.Rates == nil:
+		result.Planned = result.Measured()
 	}
 	page := experiment.SweepPage(result)
 	return result, errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
+}
+
+// incomplete notes that runs are missing. A sweep that searches its loads does not know how many:
+// one at least.
+func (o *sweepOptions) incomplete(result *results.Result) {
+	result.Planned = max(o.runs*len(o.sweep.Rates), result.Measured()+1)
 }
 
 // measure offers the loads that are missing, on one store.
@@ -147,6 +158,7 @@ func (o *sweepOptions) measure(c *cobra.Command, result *results.Result, open op
 		}
 		o.sweep.Measure = func(ctx context.Context, rate uint64, cell *results.Cell) (*results.Run, error) {
 			if anyRun(result) {
+				o.incomplete(result)
 				save(result)
 			}
 			return m.measure(ctx, rate, cell)
