@@ -55,7 +55,7 @@ func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) 
 		f.DurationVar(&o.duration, "duration", 0, fmt.Sprintf("of each run; 0 is that of the experiment, %v, times --scale", full.duration))
 	}
 	f.IntVar(&o.runs, "runs", full.runs, "runs of each combination")
-	f.StringVar(&o.report, "report", "kvbench-"+c.Name(), "directory for the figures and the page, report.html")
+	f.StringVar(&o.report, "report", "kvbench-"+c.Name(), reportUsage)
 	f.StringVar(&o.durability, "durability", kv.DurabilityBuffered.String(), "of writes: memory, buffered or sync")
 	o.dataOptions.register(c, full.distribution, cmp.Or(full.keyBytes, workload.KeyBytes), *workload.Fixed(full.valueBytes))
 	o.objectiveOptions.register(c, o.operations()[len(o.operations())-1])

@@ -30,6 +30,7 @@ func (o *experimentOptions) action(build func(*cobra.Command) (*experiment.Exper
 		if err != nil {
 			return err
 		}
+		o.report = reportDirectory(c, o.report, o.resume, holdsReport)
 		held, err := results.Prepare(o.report)
 		if err != nil {
 			return failed(err)

@@ -35,6 +35,66 @@ func TestAReportThatCannotBeWrittenEndsBeforeTheMeasurement(t *testing.T) {
 	}
 }
 
+// TestADefaultDirectoryKeepsItsReport: a command that is repeated writes beside it, and --resume
+// goes on with the last one.
+func TestADefaultDirectoryKeepsItsReport(t *testing.T) {
+	t.Chdir(t.TempDir())
+	execute := func(line string) {
+		synctest.Test(t, func(t *testing.T) {
+			code, stderr, _ := onTargets(t.Context(), line, slowTarget)
+			require.Equal(t, exitOK, code, stderr)
+		})
+	}
+	for command, dir := range map[string]string{
+		"sweep --rps 10 --threads 2 --keys 20 --duration 3s":                                            "kvbench-sweep",
+		"partitions --mixes PUT_HEAVY --partitions 1 --threads 1 --duration 3s --scale 0.0001 --runs 1": "kvbench-partitions",
+		"ycsb --workload C --threads 1 --records 64 --duration 3s --runs 1":                             "kvbench-ycsb",
+	} {
+		execute(command)
+		first, err := os.ReadFile(filepath.Join(dir, results.ResultFile))
+		require.NoError(t, err)
+		for _, next := range []string{"-2", "-3"} {
+			execute(command + " --seed 7")
+			assert.FileExists(t, filepath.Join(dir+next, results.ReportFile))
+		}
+		third, err := results.Read(dir + "-3")
+		require.NoError(t, err)
+		third.Cells[0].Runs = nil
+		require.NoError(t, results.Write(dir+"-3", third, nil))
+		execute(command + " --seed 7 --resume")
+		third, err = results.Read(dir + "-3")
+		require.NoError(t, err)
+		assert.True(t, third.Complete(), "%s: it was resumed", command)
+		assert.NoDirExists(t, dir+"-4")
+
+		still, err := os.ReadFile(filepath.Join(dir, results.ResultFile))
+		require.NoError(t, err)
+		assert.Equal(t, first, still)
+		execute(command + " --seed 8 --report " + dir)
+		still, err = os.ReadFile(filepath.Join(dir, results.ResultFile))
+		require.NoError(t, err)
+		assert.NotEqual(t, first, still, "%s: it was named", command)
+	}
+}
+
+// TestADefaultDirectoryOfReportsKeepsThem: of a source, which has one for each experiment.
+func TestADefaultDirectoryOfReportsKeepsThem(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c := newSourceCommand(openTarget)
+	name := func(resume bool) string { return reportDirectory(c, "kvbench-source-x", resume, holdsReports) }
+	assert.Equal(t, "kvbench-source-x", name(false))
+	assert.Equal(t, "kvbench-source-x", name(true))
+	for _, dir := range []string{"kvbench-source-x", "kvbench-source-x-2"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "lsm"), 0o755))
+		assert.Equal(t, dir, name(false), "a directory without a report")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "lsm", results.ResultFile), nil, 0o600))
+	}
+	assert.Equal(t, "kvbench-source-x-3", name(false))
+	assert.Equal(t, "kvbench-source-x-2", name(true))
+	require.NoError(t, c.Flags().Set("report", "mine"))
+	assert.Equal(t, "kvbench-source-x", name(false), "it was named")
+}
+
 // TestAnExperimentEndedByASignalReportsWhatItMeasured: with exit code 0, as the help says,
 // and without its stores.
 func TestAnExperimentEndedByASignalReportsWhatItMeasured(t *testing.T) {

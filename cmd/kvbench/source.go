@@ -56,7 +56,7 @@ code; the report names the scale. Flags after -- replace those of the experiment
 	f.Float64Var(&scale, "scale", 1, "factor for times and sizes: 1 is the article, 0.01 a hundredth of it")
 	f.IntVar(&runs, "runs", 0, "runs of each combination; 0 is the default of the experiment")
 	f.BoolVar(&resume, "resume", false, "continue the experiments that were interrupted in the directory of --report")
-	f.StringVar(&dir, "report", "", "directory of the reports, one for each experiment (default kvbench-source-NAME)")
+	f.StringVar(&dir, "report", "", "directory of the reports, one for each experiment (default kvbench-source-NAME, or with -2, -3 and so on if that holds reports)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		source := experiment.FindSource(args[0])
 		switch {
@@ -70,7 +70,7 @@ code; the report names the scale. Flags after -- replace those of the experiment
 			return errScale(scale)
 		}
 		if dir == "" {
-			dir = "kvbench-source-" + source.Name
+			dir = reportDirectory(c, "kvbench-source-"+source.Name, resume, holdsReports)
 		}
 		if missing := missingCommands(c.Root(), source); len(missing) > 0 {
 			return fmt.Errorf("this kvbench has no experiment %s", strings.Join(missing, ", "))

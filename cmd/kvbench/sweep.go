@@ -60,7 +60,7 @@ with all keys.`,
 	f.DurationVar(&o.config.Warmup, "warmup", time.Second, "run each load this long before its measurement")
 	f.DurationVar(&o.config.Duration, "duration", 5*time.Second, "of the measurement of each load")
 	f.IntVar(&o.runs, "runs", 1, "runs of each load")
-	f.StringVar(&o.report, "report", "kvbench-sweep", "directory for the figures and the page, report.html")
+	f.StringVar(&o.report, "report", "kvbench-sweep", reportUsage)
 	f.BoolVar(&o.resume, "resume", false, resumeUsage+"; the new store has all keys, and not what the complete runs wrote")
 	o.dataOptions.register(c, workload.Uniform, workload.KeyBytes, *workload.Fixed(1024))
 	o.targetOptions.register(c)
@@ -106,6 +106,7 @@ func (o *sweepOptions) judge(c *cobra.Command, result *results.Result) error {
 }
 
 func (o *sweepOptions) run(c *cobra.Command, open opener) (result *results.Result, err error) {
+	o.report = reportDirectory(c, o.report, o.resume, holdsReport)
 	held, err := results.Prepare(o.report)
 	if err != nil {
 		return nil, err

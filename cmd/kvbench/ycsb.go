@@ -65,7 +65,7 @@ smaller caches, with the same code; the report names the scale.`,
 	f.StringSliceVar(&o.caches, "caches", []string{"4MiB", "8GiB"}, "embedded: sizes of the block cache, before --scale; a new store has one after the other, unless --memory is given")
 	f.Float64Var(&o.scale, "scale", 1, "records, duration, caches and memtables relative to the published experiment; --duration and --operations stay as they are given")
 	f.IntVar(&o.runs, "runs", 1, "repeat everything, each time on new stores; the report has the spread")
-	f.StringVar(&o.report, "report", "kvbench-ycsb", "directory for the figures and the page, report.html")
+	f.StringVar(&o.report, "report", "kvbench-ycsb", reportUsage)
 	f.BoolVar(&o.resume, "resume", false, resumeUsage+"; a new store then has the loaded records, and not what the complete trials wrote")
 	o.objectiveOptions.register(c, "read")
 	o.trialOptions.register(c, "records", 500_000, []int{1, 2, 4, 16}, coreDuration)
@@ -174,6 +174,7 @@ const coreMemtables = 128 << 20
 // measure runs all workloads on all stores, and writes the report. What was measured is
 // written also after an error.
 func (o *coreOptions) measure(c *cobra.Command, open opener) (result *results.Result, err error) {
+	o.report = reportDirectory(c, o.report, o.resume, holdsReport)
 	held, err := results.Prepare(o.report)
 	if err != nil {
 		return nil, err
