@@ -89,16 +89,16 @@ func printLead(c *cobra.Command, page *report.Page) error {
 }
 
 func openForExperiment(o *experimentOptions, s experiment.Setup, open opener) (experiment.Store, error) {
-	dir, err := os.MkdirTemp(".", "kvbench-data-")
+	dir, err := stores.make()
 	if err != nil {
 		return experiment.Store{}, err
 	}
 	store, err := openStore(o, s, dir, open)
 	if err != nil {
-		return experiment.Store{}, errors.Join(err, os.RemoveAll(dir))
+		return experiment.Store{}, errors.Join(err, stores.remove(dir))
 	}
 	closeStore := store.Close
-	store.Close = func() error { return errors.Join(closeStore(), os.RemoveAll(dir)) }
+	store.Close = func() error { return errors.Join(closeStore(), stores.remove(dir)) }
 	return store, nil
 }
 

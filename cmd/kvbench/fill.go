@@ -55,7 +55,7 @@ const (
 // fillAndKill runs a process that fills a new store, tells its progress, and kills it. It
 // returns the directory of the store, also with an error unless there is none.
 func fillAndKill(ctx context.Context, f *filling, told func(loadgen.Progress)) (dir string, err error) {
-	if dir, err = os.MkdirTemp(".", "kvbench-data-"); err != nil {
+	if dir, err = stores.make(); err != nil {
 		return "", err
 	}
 	program, err := os.Executable()

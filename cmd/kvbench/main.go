@@ -9,6 +9,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -18,9 +20,21 @@ func main() {
 	os.Exit(run())
 }
 
+// endAtSecondSignal waits for a signal, and ends the process without waiting for operations. It
+// removes the stores that the process has made.
+func endAtSecondSignal(stderr io.Writer) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	_, _ = fmt.Fprintln(stderr, "kvbench: ending; another signal ends it at once") // an error of stderr cannot be reported
+	<-again
+	stores.abandon(stderr)
+	os.Exit(exitError)
+}
+
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	unwatch := context.AfterFunc(ctx, func() { endAtSecondSignal(os.Stderr) })
+	defer unwatch() // before stop, which ends ctx as a signal does
 	return execute(ctx, os.Args[1:], os.Stdout, os.Stderr, openTarget)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -152,7 +151,7 @@ func (o *microbatchOptions) refuseIdle(c *cobra.Command) error {
 // run loads the table, measures, and writes the report and the statistics.
 func (o *microbatchOptions) run(c *cobra.Command, e *experiment.Experiment, result *results.Result, open opener) error {
 	live := newLiveView(c.ErrOrStderr())
-	dir, err := os.MkdirTemp(".", "kvbench-data-")
+	dir, err := stores.make()
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (o *microbatchOptions) run(c *cobra.Command, e *experiment.Experiment, resu
 			err = errors.Join(err, results.AppendCSV(filepath.Join(o.report, experiment.StatisticsFile), experiment.StatisticsHead, experiment.Statistics(result)))
 		}
 	}
-	return errors.Join(err, os.RemoveAll(dir))
+	return errors.Join(err, stores.remove(dir))
 }
 
 // load makes the table that all cells read.

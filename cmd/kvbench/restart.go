@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,7 +65,7 @@ func (o *restartOptions) experiment(open opener) (*experiment.Experiment, error)
 		return nil, err
 	}
 	config.Workers, config.Duration = restartWorkers, o.scaledDuration(leastShortDuration)
-	x := experiment.Restart{Config: config, KeepPages: o.keepPages, Remove: os.RemoveAll}
+	x := experiment.Restart{Config: config, KeepPages: o.keepPages, Remove: stores.remove}
 	for _, n := range o.keys {
 		if err := checkCount("keys", uint64(n)); err != nil {
 			return nil, err

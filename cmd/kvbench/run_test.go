@@ -26,8 +26,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" { // a process that fills a store
-		os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr, openTarget))
+	if os.Getenv(childVariable) != "" { // a process that fills a store, or that gets signals
+		os.Exit(run())
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -18,10 +17,10 @@ import (
 // function, and closes them. It removes a store that the flags do not name.
 func withTarget(c *cobra.Command, o *targetOptions, open opener, use func(workload.Target, *targetInfo, *lineReport) error) (err error) {
 	if o.addr == "" && o.data == "" {
-		if o.data, err = os.MkdirTemp(".", "kvbench-data-"); err != nil {
+		if o.data, err = stores.make(); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(o.data)) }()
+		defer func() { err = errors.Join(err, stores.remove(o.data)) }()
 	}
 	report, err := openReport(o.out)
 	if err != nil {
