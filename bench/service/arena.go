@@ -158,8 +158,12 @@ func (a *arena) measure(ctx context.Context, who *contestant, job *assignment, s
 	return errors.Join(err, idle.end(), disk.Sync(a.dir)) // synced, so that no contestant waits for the writes of another
 }
 
-// hangTime is how much longer than planned an assignment may take.
-const hangTime = 3 * time.Minute
+// hangTime is how much longer than planned an assignment may take, and fillTime how long a key may
+// take that is put. Guessed: ten times what the slowest server takes.
+const (
+	hangTime = 3 * time.Minute
+	fillTime = time.Millisecond
+)
 
 // do runs an assignment in a new process, so that the state of one client does not slow
 // down the next.
@@ -168,7 +172,11 @@ func (a *arena) do(ctx context.Context, name string, job *assignment) (*answer, 
 	if err != nil {
 		return nil, err
 	}
-	hang := time.AfterFunc(hangTime+job.Overload, func() { _ = w.Kill() }) // the goroutine that waits for the answer reports it
+	allowed := hangTime + job.Overload
+	if job.Fill != nil {
+		allowed += time.Duration(job.Fill.Keys) * fillTime
+	}
+	hang := time.AfterFunc(allowed, func() { _ = w.Kill() }) // the goroutine that waits for the answer reports it
 	defer hang.Stop()
 	answer, err := ask(w, job)
 	return answer, errors.Join(err, w.Close())
@@ -229,7 +237,7 @@ func (a *arena) keysOf(s *server.Server) int {
 	return a.keys
 }
 
-// fill puts the keys of a server, and returns false if it is measured empty.
+// fill puts the keys of a server, and returns false if it stores none.
 func (a *arena) fill(ctx context.Context, s *server.Server) (filled bool, err error) {
 	if strings.HasSuffix(s.Kind.Name, apart) {
 		return true, client.FillNumbered(ctx, s.Address, a.keys, a.valueBytes)

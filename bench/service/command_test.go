@@ -88,6 +88,17 @@ func TestWhoIsNotInstalledIsSkippedLoudly(t *testing.T) {
 	}
 }
 
+// TestEveryServerHasTheKeys: a server that begins empty has less work than one that is full.
+func TestEveryServerHasTheKeys(t *testing.T) {
+	all, err := kinds("kvd")
+	require.NoError(t, err)
+	for name := range all {
+		if name != "echo" && !strings.HasSuffix(name, apart) { // which stores nothing; which redis-benchmark's keys fill
+			assert.NotEmpty(t, loader(name), name)
+		}
+	}
+}
+
 // TestKvdIsMeasuredBesideItself runs the rows in which the default store competes with
 // its own plain calls.
 func TestKvdIsMeasuredBesideItself(t *testing.T) {

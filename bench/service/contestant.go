@@ -139,13 +139,13 @@ func kinds(kvdBinary string) (map[string]*server.Kind, error) {
 	return all, nil
 }
 
-// loader returns the client that fills a server before it is measured; empty if it is
-// measured empty.
+// loader returns the client that fills a server before it is measured; empty if it stores
+// nothing, or is filled otherwise.
 func loader(server string) string {
 	switch server {
 	case "kvd-4", "kvd", "kvd-cluster":
 		return client.KVD
-	case "etcd-cluster":
+	case "etcd", "etcd-cluster":
 		return client.Etcd
 	case "redis-always", "redis-everysec":
 		return client.Rueidis
