@@ -111,9 +111,9 @@ func (r *Run) Do(ctx context.Context) (*Trial, error) {
 	r.measured(true)
 	r.stalls = r.watchStalls()
 	reportErr := r.watch(ctx, done, goOn)
-	r.stalls.end()
 	r.measured(false)
 	r.crew.finish(done)
+	r.stalls.end() // an operation may be stuck when the time is up
 	err := r.crew.err()
 	if err == nil {
 		err = reportErr

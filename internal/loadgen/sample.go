@@ -52,7 +52,7 @@ type Trial struct {
 	// far below the mean indicates stalls that the mean hides.
 	SlowestSecond *float64 `json:"slowestSecondOpsPerSecond"`
 	// LongestStallNanos is the longest time in which no operation of any worker ended,
-	// to within 5 ms.
+	// to within 5 ms. In an open loop of few operations a second it is that between two of them.
 	LongestStallNanos int64     `json:"longestStallNanos"`
 	Generator         Generator `json:"generator"`
 	// CPUMicrosPerOp and PeakRSSBytes are those of this process: the generator and an

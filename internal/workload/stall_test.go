@@ -29,6 +29,24 @@ func TestARunKnowsItsStall(t *testing.T) {
 	})
 }
 
+// TestAStallAtTheEndIsKnown: the time is up while all operations are stuck.
+func TestAStallAtTheEndIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.Duration = 5 * time.Second
+		began := time.Now()
+		slow := &delayed{mapTarget: newMapTarget(), delay: func() time.Duration {
+			if time.Since(began) > 4900*time.Millisecond {
+				return 7 * time.Second
+			}
+			return time.Millisecond
+		}}
+		s, err := Run(t.Context(), slow, cfg, Observer{})
+		require.NoError(t, err)
+		assert.InDelta(t, 7*time.Second, s.LongestStallNanos, float64(20*time.Millisecond))
+	})
+}
+
 type delayed struct {
 	*mapTarget
 	delay func() time.Duration
