@@ -104,6 +104,23 @@ func figures() map[string]*Figure {
 	}
 }
 
+// TestTheColoursOfAHeatMapDoNotCoverItsKeys: both stand above the panel.
+func TestTheColoursOfAHeatMapDoNotCoverItsKeys(t *testing.T) {
+	f := Figure{Panels: []Panel{{Marks: []Mark{
+		&Heat{Of: "% of the batches", X: []float64{0, 1}, Y: []float64{1, 2}, Count: [][]float64{{50}}},
+		&Line{Name: "writes a sync of the log", X: []float64{0, 1}, Y: []float64{1, 2}},
+	}}}}
+	for _, svg := range []string{f.SVG(), f.Slim()} {
+		var rows []string
+		for _, text := range []string{"writes a sync of the log", "50 % of the batches"} {
+			row := regexp.MustCompile(`<text[^>]* y="([0-9.]+)"[^>]*>` + text + `<`).FindStringSubmatch(svg)
+			require.NotNil(t, row, text)
+			rows = append(rows, row[1])
+		}
+		assert.NotEqual(t, rows[0], rows[1])
+	}
+}
+
 func TestGoldenFigures(t *testing.T) {
 	for name, f := range figures() {
 		file := filepath.Join("testdata", name+".svg")

@@ -16,7 +16,7 @@ const (
 	rightMargin  = 24
 	tickHeight   = 18 // labels below the x axis
 	labelHeight  = 18 // the label of the x axis
-	heatLegend   = 16 // the colours above a panel without other keys
+	heatLegend   = 16 // the colours above a panel, below its other keys
 	noteRow      = 15
 	panelGap     = 16
 	yLabelWidth  = 20
@@ -230,11 +230,12 @@ func (p *Panel) legend(c *canvas, left, top, width float64) float64 {
 	for _, m := range p.Marks {
 		keys = append(keys, m.keys()...)
 	}
+	heat := 0.0
+	if slices.ContainsFunc(p.Marks, func(m Mark) bool { _, ok := m.(*Heat); return ok }) {
+		heat = heatLegend
+	}
 	if len(keys) == 0 {
-		if slices.ContainsFunc(p.Marks, func(m Mark) bool { _, ok := m.(*Heat); return ok }) {
-			return top + heatLegend
-		}
-		return top + 6
+		return top + max(heat, 6)
 	}
 	const symbol, gap = 26, 16
 	x, y := left, top+12
@@ -252,7 +253,7 @@ func (p *Panel) legend(c *canvas, left, top, width float64) float64 {
 		}
 		x += need
 	}
-	return y + 10
+	return y + 10 + heat
 }
 
 func (c *canvas) symbol(k key, x, y float64) {
