@@ -213,7 +213,8 @@ func newCurve(r *results.Result) *curve {
 			c.unknown = err
 		}
 	}
-	for _, cell := range r.Cells {
+	for _, measured := range r.Cells {
+		cell := whole(measured)
 		if run := cell.MedianRun(); run != nil && offered(cell) > 0 {
 			c.cells, c.loads, c.runs = append(c.cells, cell), append(c.loads, offered(cell)), append(c.runs, run)
 		}
@@ -231,6 +232,14 @@ func newCurve(r *results.Result) *curve {
 		}
 	}
 	return c
+}
+
+// whole returns a cell without the runs that were interrupted or failed: what a store bears for a
+// moment says nothing.
+func whole(c *results.Cell) *results.Cell {
+	short := *c
+	short.Runs = slices.DeleteFunc(slices.Clone(c.Runs), func(run *results.Run) bool { return run.Interrupted || run.Error != "" })
+	return &short
 }
 
 // HasKnee reports whether the store bore any load of a sweep.

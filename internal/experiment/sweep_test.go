@@ -159,6 +159,23 @@ func TestWhatWasDueIsCounted(t *testing.T) {
 	assert.Zero(t, late+refused)
 }
 
+// TestALoadThatWasInterruptedIsNoKnee: the store bore it for a moment only.
+func TestALoadThatWasInterruptedIsNoKnee(t *testing.T) {
+	var asked []uint64
+	measure := queue(10_000, &asked)
+	r := &results.Result{Version: results.Version, Experiment: "sweep"}
+	s := &Sweep{Runs: 1, Rates: []uint64{1000, 2000, 5000}, Measure: func(ctx context.Context, rate uint64, cell *results.Cell) (*results.Run, error) {
+		run, err := measure(ctx, rate, cell)
+		run.Interrupted = rate == 5000
+		return run, err
+	}}
+	require.NoError(t, s.Run(t.Context(), r))
+	c := newCurve(r)
+	assert.Equal(t, []float64{1000, 2000}, c.loads)
+	assert.Equal(t, 1, c.knee)
+	assert.Len(t, r.Cells[2].Runs, 1, "it stays in the result")
+}
+
 // A disturbance at a low load does not end the search.
 func TestANoisyLowLoadDoesNotHideTheKnee(t *testing.T) {
 	var asked []uint64
