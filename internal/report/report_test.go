@@ -147,6 +147,7 @@ func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 	bad.Generator = loadgen.Generator{Share: 0.3, LatenessNanos: &loadgen.Latency{P99: 5e6}}
 	own, other := 0.95, 0.305
 	bad.Late, bad.OwnCPU, bad.OtherCPU = &loadgen.Late{Busy: bad.Ops / 4, Woken: bad.Ops / 20}, &own, &other
+	bad.Trial.Operations = append(bad.Trial.Operations, loadgen.Operation{Name: "put", Kind: loadgen.Kind{Count: 99}})
 	bad.Ops, bad.Refused, bad.Missed = bad.Ops*8/10, bad.Ops/10, &loadgen.Kind{Count: bad.Ops / 10}
 	r.Cells[0].Target = map[string]any{"kind": "server"}
 	r.Environment.Governor, r.Environment.SyncNanos = "powersave", 3000
@@ -158,7 +159,7 @@ func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 	}
 	for _, says := range []string{"disk on fire", "not checked", "1 run interrupted", "2 of 3 runs", "differ by up to 66.7 %", "30 % of the processor", "5 ms late",
 		"began up to 5 % of the operations", "25 % of the operations waited", "Up to 20 % of the operations that were due were refused or never began", "generator used 95 %", "up to 30.5 % of the processors (the server", "took only 3 µs", "powersave",
-		"2 s are short", "scaled by 0.1", "fit into memory", "tmpfs", "changes that no commit has"} {
+		"2 s are short", "scaled by 0.1", "fit into memory", "tmpfs", "changes that no commit has", "Only 99 of the operation put in a run"} {
 		assert.Contains(t, strings.Join(all, "\n"), says)
 	}
 	r = testResult()
@@ -168,6 +169,7 @@ func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 	}
 	for _, c := range Trust(&results.Result{}) {
 		assert.NotEmpty(t, c.Text, "also without cells")
+		assert.NotContains(t, c.Text, "Every answer", "there was none")
 	}
 }
 

@@ -28,6 +28,7 @@ const (
 	mostLate       = 0.01 // of the operations of an open loop
 	mostOwnCPU     = 0.90 // of the machine, if the store is a server
 	mostOtherCPU   = 0.10 // of the machine
+	leastForP99    = 100  // operations; of fewer, one is more than a hundredth
 	leastSync      = 20e3 // ns; no disk that keeps its promise is faster
 )
 
@@ -44,7 +45,7 @@ func Trust(r *results.Result) []Check {
 	}
 	w := worst(r)
 	checked := ""
-	if w.unverified == 0 {
+	if w.unverified == 0 && r.Measured() > 0 {
 		checked = "Every answer was checked, and all were right."
 	}
 	add(w.unverified == 0, "", "The answers of %s were not checked.", Plural(w.unverified, "run"))
@@ -83,6 +84,7 @@ func Trust(r *results.Result) []Check {
 	}
 	governor := r.Environment.Governor
 	add(governor == "" || governor == "performance", "", "The processors' frequency is governed by %q in place of \"performance\", and varies.", governor)
+	add(w.fewest >= leastForP99, "", "Only %d of the operation %s in a run: the p99 of so few is the longest of them.", w.fewest, w.fewestOf)
 	add(w.seconds >= shortestSecond, "", "Runs of %s are short: flushes and merges may not have reached a steady state.", chart.Seconds(w.seconds))
 	add(r.Scale >= 1 || r.Scale == 0, "", "Times and sizes were scaled by %v: compare shapes, not figures, with runs at full scale.", r.Scale)
 	add(!w.fits, "", "The data fit into memory, so the page cache served reads more than the disk.")
@@ -102,6 +104,8 @@ type extremes struct {
 	generator   float64
 	late        float64
 	seconds     float64
+	fewest      uint64 // of an operation in a run
+	fewestOf    string
 	fits        bool
 
 	open, server, otherKnown bool
@@ -152,7 +156,7 @@ func (w *extremes) load(run *results.Run, server bool) {
 }
 
 func worst(r *results.Result) extremes {
-	w := extremes{runs: 1 << 30, seconds: 1 << 30}
+	w := extremes{runs: 1 << 30, seconds: 1 << 30, fewest: leastForP99}
 	for _, c := range r.Cells {
 		w.runs = min(w.runs, len(c.Runs))
 		server := OfServer(c)
@@ -176,6 +180,11 @@ func worst(r *results.Result) extremes {
 			w.load(run, server)
 			if run.Ops > 1 { // a run of one operation is as long as that
 				w.seconds = min(w.seconds, run.Seconds)
+				for _, o := range run.Trial.Operations {
+					if o.Count > 0 && o.Count < w.fewest {
+						w.fewest, w.fewestOf = o.Count, o.Name
+					}
+				}
 			}
 			if n := run.DataBytes; n != nil && r.Environment.MemoryBytes > 0 && *n < r.Environment.MemoryBytes/2 && run.Measures[results.Evicted] == 0 {
 				w.fits = true
