@@ -129,7 +129,8 @@ func (p *part) sum(took time.Duration) Part {
 // dispatch sends every request when it is due.
 func (r *arrivalsRun) dispatch(ctx context.Context) {
 	callers := 0
-	for due := time.Duration(0); ctx.Err() == nil; {
+	for next := 0.0; ctx.Err() == nil; { // in nanoseconds, of which the gaps are no whole number
+		due := time.Duration(next)
 		p, rate, ok := r.at(due)
 		if !ok {
 			return
@@ -142,7 +143,7 @@ func (r *arrivalsRun) dispatch(ctx context.Context) {
 			p.unsent.Add(1)
 			r.troubles[due/ArrivalWindow].Add(1)
 		}
-		due += time.Second / time.Duration(rate)
+		next += 1e9 / float64(rate)
 	}
 }
 
