@@ -79,7 +79,7 @@ func writeCertFiles(dir string, files []certFile) error {
 		return err
 	}
 	for _, f := range files {
-		if err := vfs.WriteAtomic(vfs.OS, filepath.Join(dir, f.name), f.data); err != nil {
+		if err := vfs.Replace(vfs.OS, filepath.Join(dir, f.name), f.data); err != nil {
 			return fmt.Errorf("write %s: %w", f.name, err)
 		}
 	}

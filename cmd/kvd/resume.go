@@ -50,7 +50,7 @@ func (s *resumeState) save(lines int64) error {
 	}
 	data, err := json.Marshal(&resumeState{Source: s.Source, Lines: lines})
 	if err == nil {
-		err = vfs.WriteAtomic(vfs.OS, s.name, append(data, '\n'))
+		err = vfs.Replace(vfs.OS, s.name, append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("record the progress of the import: %w", err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,7 +26,7 @@ func (a *app) tokenCommand() *cobra.Command {
 		Long: "Manage the file that kvd serve --tokens reads: identities of clients, which are\n" +
 			"tokens or certificates, and their rights. The file has hashes of tokens, not the\n" +
 			"tokens. A server notices changes within seconds; a revoked token ends then, also on\n" +
-			"connections that are open.",
+			"connections that are open. The commands keep the mode, user and group of the file.",
 		Example: "  kvd token new --file tokens.json --name app --read user/ --write user/ > app.token\n" +
 			"  kvd token allow --file tokens.json --certificate uri:kvd:ops --read \"\" --admin\n" +
 			"  kvd token limit --file tokens.json app --max-requests 1000/s --max-connections 20\n" +
@@ -85,7 +84,7 @@ func (f *tokenFile) change(create bool, change func([]auth.Entry) ([]auth.Entry,
 	case !create || !errors.Is(err, fs.ErrNotExist):
 		return named(err)
 	}
-	lock, err := lockTokens(name + ".lock")
+	lock, err := lockTokens(name)
 	if err != nil {
 		return named(err)
 	}
@@ -104,14 +103,12 @@ func (f *tokenFile) change(create bool, change func([]auth.Entry) ([]auth.Entry,
 	if _, err := auth.Decode(text); err != nil { // a bound, such as the number of prefixes
 		return usagef("%w", err)
 	}
-	if info, err := vfs.OS.Stat(name); err == nil {
-		// The file would be replaced by one of this user, which the server may not read: it
-		// would go on with the old identities.
-		if uid, ok := vfs.Owner(info); ok && uid != os.Getuid() {
-			return usagef("%s belongs to the user with id %d, not to you; run the command as that user", name, uid)
-		}
+	// A file that the server may not read would leave it with the old identities.
+	err = vfs.Replace(vfs.OS, name, text)
+	if errors.Is(err, fs.ErrPermission) {
+		return usagef("%w; %s was not changed: run the command as the user to whom it belongs", err, name)
 	}
-	return vfs.WriteAtomic(vfs.OS, name, text)
+	return err
 }
 
 // errTokensBusy: another process changes the token file, for longer than a command waits.
@@ -122,7 +119,11 @@ var errTokensBusy = errors.New("another process is changing the token file")
 const tokensPatience = 10 * time.Second
 
 // lockTokens takes the lock of a token file, and waits for others that have it.
-func lockTokens(name string) (io.Closer, error) {
+func lockTokens(tokens string) (io.Closer, error) {
+	name := tokens + ".lock"
+	if err := makeTokenLock(tokens, name); err != nil {
+		return nil, err
+	}
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		lock, err := vfs.OS.Lock(name)
 		if err == nil || !errors.Is(err, vfs.ErrLocked) {
@@ -133,6 +134,31 @@ func lockTokens(name string) (io.Closer, error) {
 		}
 	}
 }
+
+// makeTokenLock makes the lock file of a token file that exists, with the same user and group: one
+// that root made would keep the user of the token file out.
+func makeTokenLock(tokens, name string) error {
+	info, err := vfs.OS.Stat(tokens)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f, err := vfs.OS.Create(name)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.SetAccess(lockAccess{info}), f.Close())
+}
+
+// lockAccess is the access of a lock file, which no other users open.
+type lockAccess struct{ fs.FileInfo }
+
+func (lockAccess) Mode() fs.FileMode { return 0o600 }
 
 // rights are the flags of a new identity.
 type rights struct {

@@ -102,6 +102,54 @@ func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
 	}
 }
 
+// A service that may read the files by its group may read what replaces them, whoever runs the
+// command. As root the test also changes the user.
+func TestReplacedFilesKeepTheirModeUserAndGroup(t *testing.T) {
+	dir := t.TempDir()
+	tokens, certs, state := filepath.Join(dir, "tokens.json"), devCerts(t), filepath.Join(dir, "state")
+	newToken(t, tokens, "app", "--read", "")
+	require.NoError(t, os.Remove(tokens+".lock"))
+	p := serve(t, t.TempDir())
+	lines := filepath.Join(dir, "lines")
+	require.NoError(t, os.WriteFile(lines, []byte(`{"key":"a","value":"b"}`+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(state, fmt.Appendf(nil, `{"source":%q,"lines":0}`, lines), 0o600))
+	uid, gid := os.Getuid(), os.Getgid()
+	if uid == 0 {
+		uid, gid = 12345, 12346
+	}
+	files := []string{tokens, state, filepath.Join(certs, "server.key")}
+	for _, file := range files {
+		require.NoError(t, os.Chmod(file, 0o640))
+		require.NoError(t, os.Chown(file, uid, gid))
+	}
+	for _, args := range [][]string{
+		{"token", "new", "--file", tokens, "--name", "b", "--read", ""},
+		{"token", "allow", "--file", tokens, "--certificate", "cn:c", "--read", ""},
+		{"token", "limit", "--file", tokens, "b", "--max-requests", "9/s"},
+		{"token", "revoke", "--file", tokens, "b"},
+		{"cert", "dev", "--dir", certs, "--force"},
+		{"import", lines, "--resume", state, "--addr", p.addr},
+	} {
+		r := command(t, "", nil, args...)
+		require.Zero(t, r.code, r.err)
+		for _, file := range files {
+			info, err := os.Stat(file)
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o640), info.Mode(), "%v: %s", args, file)
+			owner := info.Sys().(*syscall.Stat_t)
+			assert.EqualValues(t, uid, owner.Uid, "%v: %s", args, file)
+			assert.EqualValues(t, gid, owner.Gid, "%v: %s", args, file)
+		}
+	}
+	text, err := os.ReadFile(state)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"lines":1`)
+	info, err := os.Stat(tokens + ".lock")
+	require.NoError(t, err)
+	assert.EqualValues(t, uid, info.Sys().(*syscall.Stat_t).Uid, "or that user could not change the file")
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+}
+
 // A quota belongs to a name, and a running server applies a new one.
 func TestAQuotaIsSetAndChanged(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,7 @@ func (f *bytesFile) WriteAt(p []byte, offset int64) (int, error) {
 func (f *bytesFile) Close() error                { f.closes++; return nil }
 func (f *bytesFile) Sync() error                 { f.syncs++; f.synced = bytes.Clone(f.data); return nil }
 func (f *bytesFile) Size() (int64, error)        { return int64(len(f.data)), nil }
+func (f *bytesFile) SetAccess(os.FileInfo) error { return nil }
 func (f *bytesFile) Truncate(size int64) error   { f.data = f.data[:size]; return nil }
 func (f *bytesFile) Reserve(int64, int64) error  { return nil }
 func (f *bytesFile) Stat() (os.FileInfo, error)  { return nil, errors.ErrUnsupported }

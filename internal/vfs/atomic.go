@@ -8,8 +8,8 @@ import (
 )
 
 // WriteAtomic makes data the whole content of the file name, durably: a crash
-// at any moment leaves the old content or the new. It is the only way in which
-// kvd publishes a file.
+// at any moment leaves the old content or the new. It and Replace are the only ways
+// in which kvd publishes a file.
 //
 // The data goes to name+".tmp" first; one that is left from a crash is replaced.
 // Two calls for one name must not overlap.
@@ -18,11 +18,36 @@ import (
 // sync of the directory, failed: then readers see the new content, and which of
 // the two a power cut leaves is unknown. The error then wraps ErrReplaced.
 func WriteAtomic(fsys FS, name string, data []byte) error {
+	return publish(fsys, name, data, nil)
+}
+
+// Replace is WriteAtomic for a file that an operator owns too, such as one that a
+// service reads by its group: the new file has the permissions, user and group of
+// the one that it replaces. A name that is no regular file, or is free, gets a file
+// as WriteAtomic makes it.
+//
+// Errors: those of WriteAtomic; fs.ErrPermission if this process may not give the new
+// file that user or group. The old file is then unchanged.
+func Replace(fsys FS, name string, data []byte) error {
+	old, err := fsys.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		old = nil
+	case err != nil:
+		return err
+	case !old.Mode().IsRegular():
+		old = nil // a symbolic link has permissions that say nothing
+	}
+	return publish(fsys, name, data, old)
+}
+
+// publish is WriteAtomic with the access of another file, unless that is nil.
+func publish(fsys FS, name string, data []byte, like fs.FileInfo) error {
 	tmp := name + ".tmp"
 	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := writeSynced(fsys, tmp, data); err != nil {
+	if err := writeSynced(fsys, tmp, data, like); err != nil {
 		return err
 	}
 	if err := fsys.Rename(tmp, name); err != nil {
@@ -51,12 +76,19 @@ func Move(fsys FS, from, to string) error { return fsys.Rename(from, to) }
 
 // writeSynced creates a file with the data in it, synced. After an error there
 // is no such file, if it could be removed.
-func writeSynced(fsys FS, name string, data []byte) error {
+func writeSynced(fsys FS, name string, data []byte, like fs.FileInfo) error {
 	f, err := fsys.Create(name)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(data, 0)
+	if like != nil {
+		if err = f.SetAccess(like); err != nil {
+			err = fmt.Errorf("keep permissions, user and group: %w", err)
+		}
+	}
+	if err == nil {
+		_, err = f.WriteAt(data, 0)
+	}
 	if err == nil {
 		err = f.Sync()
 	}

@@ -3,7 +3,9 @@ package vfs
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -79,4 +81,78 @@ func TestWriteAtomicOnAFullDisk(t *testing.T) {
 	requireList(t, m, "/", "CURRENT")
 	require.NoError(t, WriteAtomic(m, "CURRENT", []byte("short")))
 	require.Equal(t, "short", read(t, m, "CURRENT"))
+}
+
+// access returns the permissions, user and group of a file.
+func access(t *testing.T, fsys FS, name string) (mode os.FileMode, uid, gid uint32) {
+	t.Helper()
+	info, err := fsys.Stat(name)
+	require.NoError(t, err)
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		uid, gid = s.Uid, s.Gid
+	}
+	return info.Mode(), uid, gid
+}
+
+func TestReplaceKeepsThePermissions(t *testing.T) {
+	mem, dir := NewMem(), filepath.ToSlash(t.TempDir())
+	for name, where := range map[string]struct {
+		fsys FS
+		dir  string
+	}{"OS": {OS, dir}, "Mem": {mem, ""}} {
+		t.Run(name, func(t *testing.T) {
+			file := where.dir + "/tokens"
+			require.NoError(t, Replace(where.fsys, file, []byte("first")))
+			mode, _, _ := access(t, where.fsys, file)
+			require.Equal(t, os.FileMode(0o600), mode, "there was none")
+			f, err := where.fsys.OpenReadWrite(file)
+			require.NoError(t, err)
+			info, err := f.Stat()
+			require.NoError(t, err)
+			require.NoError(t, f.SetAccess(withMode{info, 0o644}))
+			closeFile(t, f)
+			require.NoError(t, Replace(where.fsys, file, []byte("second")))
+			mode, _, _ = access(t, where.fsys, file)
+			require.Equal(t, os.FileMode(0o644), mode)
+			require.Equal(t, "second", read(t, where.fsys, file))
+		})
+	}
+	mode, _, _ := access(t, mem.CrashImage(DropAll, nil), "tokens")
+	require.Equal(t, os.FileMode(0o644), mode)
+	mode, _, _ = access(t, mem.KillImage(), "tokens")
+	require.Equal(t, os.FileMode(0o644), mode)
+}
+
+func TestReplaceKeepsUserAndGroup(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, Replace(OS, file, nil))
+	uid, gid := os.Getuid(), -1
+	groups, err := os.Getgroups()
+	require.NoError(t, err)
+	for _, g := range groups {
+		if g != os.Getgid() {
+			gid = g
+		}
+	}
+	if uid == 0 {
+		uid, gid = 12345, 12346
+	} else if gid < 0 {
+		t.Skip("SKIPPED: needs root, or a second group")
+	}
+	require.NoError(t, os.Chmod(file, 0o640))
+	require.NoError(t, os.Chown(file, uid, gid))
+	require.NoError(t, Replace(OS, file, []byte("new")))
+	mode, u, g := access(t, OS, file)
+	require.Equal(t, os.FileMode(0o640), mode)
+	require.EqualValues(t, uid, u)
+	require.EqualValues(t, gid, g)
+}
+
+// The permissions of a symbolic link are 0777, and mean nothing.
+func TestReplaceOfALinkIsPrivate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.Symlink("elsewhere", file))
+	require.NoError(t, Replace(OS, file, []byte("new")))
+	mode, _, _ := access(t, OS, file)
+	require.Equal(t, os.FileMode(0o600), mode)
 }

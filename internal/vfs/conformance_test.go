@@ -27,6 +27,14 @@ func spaceOf(t *testing.T, f File) int64 {
 	return info.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
+// withMode is a description with another mode.
+type withMode struct {
+	os.FileInfo
+	mode os.FileMode
+}
+
+func (m withMode) Mode() os.FileMode { return m.mode }
+
 // behaviours are what every FS must do. Each gets an empty directory.
 var behaviours = []struct {
 	name string
@@ -48,6 +56,22 @@ var behaviours = []struct {
 		assert.Equal(t, int64(5), info.Size())
 		assert.Equal(t, os.FileMode(0o600), info.Mode())
 		assert.False(t, info.IsDir())
+	}},
+	{"SetAccess gives the permissions of another file, and changes nothing else", func(t *testing.T, fsys FS, dir string) {
+		f := create(t, fsys, dir+"/a", "abc")
+		for _, mode := range []os.FileMode{0o640, 0o400} {
+			info, err := f.Stat()
+			require.NoError(t, err)
+			require.NoError(t, f.SetAccess(withMode{info, os.ModeSetuid | mode}))
+			info, err = fsys.Stat(dir + "/a")
+			require.NoError(t, err)
+			require.Equal(t, mode, info.Mode())
+		}
+		require.Equal(t, "abc", readAll(t, f))
+		info, err := f.Stat()
+		require.NoError(t, err)
+		closeFile(t, f)
+		require.Error(t, f.SetAccess(info), "closed")
 	}},
 	{"reserved space changes no byte, and is written and truncated like other space", func(t *testing.T, fsys FS, dir string) {
 		f := create(t, fsys, dir+"/a", "abc")

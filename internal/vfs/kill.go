@@ -72,6 +72,7 @@ func (c *copier) file(f *fileNode) *fileNode {
 		lossy:   f.lossy,
 
 		reserved: f.reserved,
+		mode:     f.mode,
 		linked:   f.linked,
 	}
 	c.files[f] = result

@@ -113,7 +113,7 @@ func (m *Mem) createLocked(op, name string) (*fileNode, error) {
 	if err := m.writableLocked(op, name); err != nil {
 		return nil, err
 	}
-	file := &fileNode{linked: true}
+	file := &fileNode{mode: 0o600, linked: true}
 	m.editLocked(edit{dir, entry{name: e.name, file: file}})
 	return file, nil
 }
@@ -414,7 +414,7 @@ func pathError(op, name string, err error) error { return &os.PathError{Op: op, 
 func (e entry) info(name string) memInfo {
 	info := memInfo{name: name, dir: e.dir != nil, node: e.node()}
 	if e.file != nil {
-		info.size = e.file.current.size
+		info.size, info.mode = e.file.current.size, e.file.mode
 	}
 	return info
 }
@@ -431,6 +431,7 @@ func (e entry) node() any {
 type memInfo struct {
 	name string
 	size int64
+	mode os.FileMode
 	dir  bool
 	node any // *fileNode or *dirNode
 }
@@ -445,5 +446,5 @@ func (i memInfo) Mode() os.FileMode {
 	if i.dir {
 		return os.ModeDir | 0o700
 	}
-	return 0o600
+	return i.mode
 }

@@ -56,6 +56,22 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	return int(n), err
 }
 
+// SetAccess keeps permissions alone: a Mem has no users. It takes them as durable.
+func (f *memFile) SetAccess(like os.FileInfo) error {
+	f.fs.step(StepSetAccess, f.name)
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	err := f.checkLocked("chmod", 0)
+	if err == nil {
+		err = f.fs.writableLocked("chmod", f.name)
+	}
+	if err != nil {
+		return err
+	}
+	f.node.mode = like.Mode().Perm()
+	return nil
+}
+
 func (f *memFile) Truncate(size int64) error {
 	f.fs.step(StepTruncate, f.name)
 	f.fs.mu.Lock()

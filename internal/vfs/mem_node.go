@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"os"
 	"slices"
 	"strings"
 )
@@ -16,6 +17,8 @@ type fileNode struct {
 
 	// reserved is up to where space is held, if that is more than the length.
 	reserved int64
+
+	mode os.FileMode // its permissions
 
 	linked bool // has a name among the current entries
 	opens  int  // open handles

@@ -14,6 +14,8 @@ const (
 	StepRename   StepKind = "rename"
 	StepRemove   StepKind = "remove"
 	StepMkdir    StepKind = "mkdir"
+
+	StepSetAccess StepKind = "setaccess"
 )
 
 // Step is one mutating operation that is about to begin.

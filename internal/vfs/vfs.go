@@ -25,7 +25,7 @@ type FS interface {
 	// Remove deletes a file or an empty directory.
 	Remove(name string) error
 	// Rename gives a file, not a directory, a new name, replacing the file that
-	// had it. Only WriteAtomic, Rotate, Move and lost+found use it; a lint test
+	// had it. Only WriteAtomic, Replace, Rotate, Move and lost+found use it; a lint test
 	// keeps it so.
 	Rename(oldName, newName string) error
 	// MkdirAll makes a directory and its parents, mode 0700.
@@ -78,6 +78,9 @@ type File interface {
 	Stat() (os.FileInfo, error)
 	// Size returns the length of the file in bytes.
 	Size() (int64, error)
+	// SetAccess gives the file the permissions, user and group of one that Stat
+	// described. They are durable when a later SyncDir of the directory returns.
+	SetAccess(like os.FileInfo) error
 	// Truncate sets the length of the file. Space that was reserved beyond that
 	// length is given back.
 	Truncate(size int64) error

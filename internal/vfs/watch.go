@@ -193,6 +193,11 @@ func (f *watchedFile) Size() (int64, error) {
 	return f.file.Size()
 }
 
+func (f *watchedFile) SetAccess(like os.FileInfo) error {
+	defer f.fs.end(f.fs.begin("chmod", f.Name()))
+	return f.file.SetAccess(like)
+}
+
 func (f *watchedFile) Truncate(size int64) error {
 	defer f.fs.end(f.fs.begin("truncate", f.Name()))
 	return f.file.Truncate(size)

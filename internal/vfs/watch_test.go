@@ -51,9 +51,16 @@ func TestEveryOperationThatHangsIsSeen(t *testing.T) {
 		"WriteAt":   {faultfs.Write, vfs.Operation{Kind: "write", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { _, err := f.WriteAt([]byte("x"), 0); return err }},
 		"Sync":      {faultfs.Sync, vfs.Operation{Kind: "sync", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Sync() }},
 		"Size":      {faultfs.Size, vfs.Operation{Kind: "stat", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { _, err := f.Size(); return err }},
-		"Truncate":  {faultfs.Truncate, vfs.Operation{Kind: "truncate", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Truncate(1) }},
-		"Reserve":   {faultfs.Reserve, vfs.Operation{Kind: "reserve", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Reserve(3, 10) }},
-		"Close":     {faultfs.Close, vfs.Operation{Kind: "close", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Close() }},
+		"SetAccess": {faultfs.SetAccess, vfs.Operation{Kind: "chmod", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error {
+			info, err := f.Stat()
+			if err != nil {
+				return err
+			}
+			return f.SetAccess(info)
+		}},
+		"Truncate": {faultfs.Truncate, vfs.Operation{Kind: "truncate", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Truncate(1) }},
+		"Reserve":  {faultfs.Reserve, vfs.Operation{Kind: "reserve", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Reserve(3, 10) }},
+		"Close":    {faultfs.Close, vfs.Operation{Kind: "close", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Close() }},
 	}
 	for _, name := range fsMethods {
 		assert.Contains(t, calls, name)

@@ -42,6 +42,7 @@ func everyOp(fsys vfs.FS) map[Kind]error {
 	if err == nil {
 		_, errs[Write] = f.WriteAt([]byte("12345"), 0)
 		_, errs[Read] = f.ReadAt(make([]byte, 3), 0)
+		errs[SetAccess] = f.SetAccess(access{})
 		errs[Truncate] = f.Truncate(3)
 		errs[Reserve] = f.Reserve(5, 7)
 		_, errs[Size] = f.Size()
@@ -61,6 +62,11 @@ func everyOp(fsys vfs.FS) map[Kind]error {
 	errs[SyncDir] = fsys.SyncDir("/")
 	return errs
 }
+
+// access describes a file as far as SetAccess asks.
+type access struct{ os.FileInfo }
+
+func (access) Mode() os.FileMode { return 0o640 }
 
 func newMem(t testing.TB) *vfs.Mem {
 	m := vfs.NewMem()
@@ -96,7 +102,7 @@ func TestWithoutFaultsNothingChanges(t *testing.T) {
 				require.NoError(t, err, "%v", kind)
 			}
 			require.False(t, fsys.Fired())
-			require.Equal(t, 21, fsys.Count(), "19 kinds, and the closing of two files more")
+			require.Equal(t, 22, fsys.Count(), "20 kinds, and the closing of two files more")
 		})
 	}
 }

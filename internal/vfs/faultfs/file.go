@@ -106,6 +106,13 @@ func (f *file) Size() (int64, error) {
 	return f.File.Size()
 }
 
+func (f *file) SetAccess(like os.FileInfo) error {
+	if fault := f.fs.begin(Op{Kind: SetAccess, Name: f.Name()}); fault.Err != nil {
+		return fault.Err
+	}
+	return f.File.SetAccess(like)
+}
+
 func (f *file) Truncate(size int64) error {
 	if fault := f.fs.begin(Op{Kind: Truncate, Name: f.Name(), Off: size}); fault.Err != nil {
 		return fault.Err

@@ -24,6 +24,7 @@ const (
 	Write
 	Sync
 	Size
+	SetAccess
 	Truncate
 	Reserve
 	Close
@@ -32,7 +33,7 @@ const (
 var kindNames = [...]string{
 	Create: "create", Open: "open", OpenReadWrite: "open", Remove: "remove", Rename: "rename",
 	MkdirAll: "mkdir", SyncDir: "syncdir", List: "list", Stat: "stat", Lock: "lock", LockExisting: "lock", Usage: "usage",
-	Read: "read", Write: "write", Sync: "sync", Size: "size", Truncate: "truncate", Reserve: "reserve",
+	Read: "read", Write: "write", Sync: "sync", Size: "size", SetAccess: "chmod", Truncate: "truncate", Reserve: "reserve",
 	Close: "close",
 }
 

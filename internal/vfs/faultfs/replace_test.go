@@ -1,0 +1,23 @@
+package faultfs
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// A file whose access cannot be kept, and any other failed step, leaves the old file alone.
+func TestReplaceThatFailsLeavesTheOldFile(t *testing.T) {
+	for _, kind := range []Kind{Stat, Create, SetAccess, Write, Sync, Rename} {
+		m := newMem(t)
+		fsys := Wrap(m, FailAt(0, syscall.EPERM, false, OnKind(kind)))
+		require.ErrorIs(t, vfs.Replace(fsys, "old", []byte("new")), syscall.EPERM, kind)
+		require.Equal(t, "hello", content(t, m, "old"), kind)
+		names, err := m.List("/")
+		require.NoError(t, err)
+		require.Equal(t, []string{"old"}, names, kind)
+	}
+}
