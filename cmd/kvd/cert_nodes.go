@@ -78,6 +78,9 @@ func writeCertFiles(dir string, files []certFile) error {
 	if err := vfs.OS.MkdirAll(dir); err != nil {
 		return err
 	}
+	if err := vfs.SyncParents(vfs.OS, dir); err != nil {
+		return err
+	}
 	for _, f := range files {
 		if err := vfs.Replace(vfs.OS, filepath.Join(dir, f.name), f.data); err != nil {
 			return fmt.Errorf("write %s: %w", f.name, err)

@@ -121,7 +121,7 @@ func lockMarked(fsys vfs.FS, dir, name, content, kind string) (_ io.Closer, err 
 	if err := checkEmptyOr(fsys, dir, name, kind); err != nil {
 		return nil, err
 	}
-	if err := fsys.SyncDir(path.Dir(path.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
+	if err := vfs.SyncParents(fsys, dir); err != nil {
 		return nil, err
 	}
 	return lock, vfs.WriteAtomic(fsys, path.Join(dir, name), []byte(content))

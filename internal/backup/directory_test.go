@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -115,6 +116,36 @@ func TestAnInterruptedBackupGoesOn(t *testing.T) {
 		require.NoError(t, d.Restore(t.Context(), r.Manifest, nil, "restored", Options{}))
 		requireStore(t, disk, "restored", s, name)
 	}
+}
+
+// A backup, an archive and a restored store that are finished survive a power cut, also if their
+// directories lie in new ones.
+func TestNewDirectoriesSurviveAPowerCut(t *testing.T) {
+	disk := newDisk(t)
+	s := small()
+	d, err := LockDirectory(disk, "a/b/backups", true)
+	require.NoError(t, err)
+	r, err := d.Create(t.Context(), s, noon, Options{})
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	archive, err := lockArchive(disk, "c/d/archive")
+	require.NoError(t, err)
+	require.NoError(t, archive.close())
+	require.NoError(t, d.Restore(t.Context(), r.Manifest, nil, "e/f/store", Options{}))
+	_, err = RestoreStream(t.Context(), bytes.NewReader(stream(t, s)), nil, disk, "g/h/store", Options{})
+	require.NoError(t, err)
+
+	image := disk.CrashImage(vfs.DropAll, nil)
+	_, err = OpenArchive(image, "c/d/archive")
+	require.NoError(t, err)
+	requireStore(t, image, "e/f/store", s, "restored")
+	requireStore(t, image, "g/h/store", s, "of a stream")
+	d, err = OpenDirectory(image, "a/b/backups")
+	require.NoError(t, err)
+	all, err := d.Manifests()
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.NoError(t, d.Verify(t.Context(), all, Options{}))
 }
 
 // What changes on the way from the store is found, and no backup is made of it.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
 	"syscall"
 
@@ -89,7 +88,7 @@ func beginRestore(fsys vfs.FS, dir string) (_ *restore, err error) {
 			return nil, fmt.Errorf("%w: %s is not empty: it holds %s; restore into a new or empty directory", kv.ErrInvalidArgument, dir, name)
 		}
 	}
-	if err := fsys.SyncDir(path.Dir(path.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
+	if err := vfs.SyncParents(fsys, dir); err != nil {
 		return nil, err
 	}
 	return r, vfs.WriteAtomic(fsys, path.Join(dir, descriptor.RestoringName), []byte(restoring))

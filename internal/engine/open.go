@@ -145,10 +145,7 @@ func makeDurable(fsys vfs.FS, dir string, events *event.Listener) error {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return err
 	}
-	var parents []string
-	for d := dir; d != path.Dir(d); d = path.Dir(d) {
-		parents = append(parents, path.Dir(d))
-	}
+	parents := vfs.Parents(dir)
 	return together(events, len(parents), func(i int) error {
 		if err := fsys.SyncDir(parents[i]); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return err

@@ -107,3 +107,24 @@ func TestARepairAtEveryCrash(t *testing.T) {
 	check(disk.CrashImage(vfs.DropAll, nil))
 	require.Positive(t, whole*unfinished)
 }
+
+// A repaired store, and the files that a repair in place replaced, survive a power cut, also in
+// new directories.
+func TestNewDirectoriesSurviveAPowerCut(t *testing.T) {
+	t.Parallel()
+	h := newLayered(t)
+	disk := inPlaceDamage(t, h)
+	_, err := Run(t.Context(), disk, damagedDir, "a/b/repaired", Options{})
+	require.NoError(t, err)
+	image := disk.CrashImage(vfs.DropAll, nil)
+	checked, err := inspect.Check(t.Context(), image, "a/b/repaired", nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, checked.Err())
+
+	s, err := PlanInPlace(t.Context(), disk, damagedDir, InPlaceOptions{Scratch: scratchDir})
+	require.NoError(t, err)
+	require.NoError(t, s.Apply(t.Context(), "c/d/aside"))
+	require.NoError(t, s.Close())
+	image = disk.CrashImage(vfs.DropAll, nil)
+	require.Equal(t, filesOf(t, disk, "c/d/aside"), filesOf(t, image, "c/d/aside"))
+}

@@ -77,7 +77,7 @@ func beginAside(fsys vfs.FS, dir, store string) (*target, error) {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, err
 	}
-	if err := fsys.SyncDir(path.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
+	if err := vfs.SyncParents(fsys, dir); err != nil {
 		return nil, err
 	}
 	return &target{fsys: fsys, dir: dir}, nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -56,7 +55,7 @@ func beginTarget(fsys vfs.FS, dir, damaged string) (_ *target, err error) {
 	case len(names) > 0:
 		return nil, fmt.Errorf("%w: %s is not empty: it holds %s; repair into a new or empty directory", kv.ErrInvalidArgument, dir, names[0])
 	}
-	if err := fsys.SyncDir(path.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
+	if err := vfs.SyncParents(fsys, dir); err != nil {
 		return nil, err
 	}
 	return t, vfs.WriteAtomic(fsys, path.Join(dir, descriptor.RepairingName), []byte(repairing))
