@@ -33,10 +33,10 @@ func (a *app) backupCommand() *cobra.Command {
 			"backups, which is made if need be. The backup holds every write that was\n" +
 			"acknowledged before the command began. The server verifies each file before it\n" +
 			"sends it; clients are served meanwhile.\n\n" +
-			"Backups in one directory share files, so a backup copies only what is new. It does\n" +
-			"not read again what an earlier one copied: kvd backup verify does. A backup that was\n" +
-			"interrupted is no backup; the command, repeated, uses the files that were copied if\n" +
-			"they are whole. The argument - writes one tar archive to standard output.\n\n" +
+			"Backups in one directory share files, so a backup copies only what is new. It reads\n" +
+			"what earlier ones copied, compares the checksums, and copies again what is damaged.\n" +
+			"A backup that was interrupted is no backup; the command, repeated, uses the files that\n" +
+			"were copied if they are whole. The argument - writes one tar archive to standard output.\n\n" +
 			"With --digest the command first reads every key at the version of the backup, and\n" +
 			"stores the digest with it: kvd digest prints the same for the restored store, unless\n" +
 			"keys have expired since.\n\n" +

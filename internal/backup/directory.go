@@ -357,7 +357,7 @@ func (d *Directory) nextID(now time.Time) (string, error) {
 type storedFile struct {
 	name  string
 	sum   uint64
-	whole bool // a manifest names it, so it was synced
+	whole bool // a manifest names it, so it was whole and synced then
 }
 
 // stored returns the files that there are by the part of their names before the checksum.
@@ -381,7 +381,8 @@ func (d *Directory) stored(manifests []*Manifest) (map[string][]storedFile, erro
 	return all, nil
 }
 
-// known returns the checksums with which the directory has a file of that name and length.
+// known returns the checksums with which the directory has a file of that name and length. It
+// reads the file: one that was damaged since would be part of the new backup, too.
 func (d *Directory) known(ctx context.Context, stored map[string][]storedFile, f File) (sums []uint64, err error) {
 	for _, s := range stored[strings.ReplaceAll(f.Name, "/", "-")] {
 		name := path.Join(d.dir, filesName, s.name)
@@ -389,21 +390,19 @@ func (d *Directory) known(ctx context.Context, stored map[string][]storedFile, f
 		if err != nil || info.Size() != f.Size {
 			continue
 		}
-		if !s.whole {
-			if err := d.rescue(ctx, name, f.Size, s.sum); errors.Is(err, kv.ErrCorrupt) {
-				continue
-			} else if err != nil {
-				return nil, err
-			}
+		if err := d.verifyStored(ctx, name, f.Size, s); errors.Is(err, kv.ErrCorrupt) {
+			continue
+		} else if err != nil {
+			return nil, err
 		}
 		sums = append(sums, s.sum)
 	}
 	return sums, nil
 }
 
-// rescue verifies a file that an interrupted backup left, and syncs it.
-func (d *Directory) rescue(ctx context.Context, name string, size int64, sum uint64) error {
-	if err := newTransfer(Options{}, 0).verifyFile(ctx, d.fsys, name, size, sum); err != nil {
+// verifyStored verifies a file, and syncs one that an interrupted backup left.
+func (d *Directory) verifyStored(ctx context.Context, name string, size int64, s storedFile) error {
+	if err := newTransfer(Options{}, 0).verifyFile(ctx, d.fsys, name, size, s.sum); err != nil || s.whole {
 		return err
 	}
 	f, err := d.fsys.OpenReadWrite(name)

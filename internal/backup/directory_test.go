@@ -89,6 +89,30 @@ func TestASecondBackupCopiesWhatIsNew(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrInvalidArgument)
 }
 
+// A file of an earlier backup that was damaged since, and has its name and length, is copied again:
+// both backups are whole then.
+func TestADamagedFileIsNotSharedWithTheNextBackup(t *testing.T) {
+	s := small()
+	for _, name := range s.names {
+		content := s.contents[name]
+		if content == "" {
+			continue
+		}
+		disk := newDisk(t)
+		d := lock(t, disk)
+		_, err := d.Create(t.Context(), s, noon, Options{})
+		require.NoError(t, err)
+		write(t, disk, path.Join("backups/files", storedName(name, sumOf([]byte(content)))), "X"+content[1:])
+		r, err := d.Create(t.Context(), s, noon.Add(time.Hour), Options{})
+		require.NoError(t, err)
+		require.Equal(t, 1, r.Copied, name)
+		all, err := d.Manifests()
+		require.NoError(t, err)
+		require.Len(t, all, 2)
+		require.NoError(t, d.Verify(t.Context(), all, Options{}), name)
+	}
+}
+
 // After each file at which a backup is interrupted, there is no backup, the one before is
 // whole, and the next attempt copies only what is missing.
 func TestAnInterruptedBackupGoesOn(t *testing.T) {

@@ -13,14 +13,17 @@
 // never removed.
 //
 // Backups share files: a file with a name, a length and a checksum that an earlier backup
-// has is not copied again. Tables and value files never change, so a backup copies what was
-// written since the one before, the manifests of partitions and the log.
+// has, and still has the contents for, is not copied again. Tables and value files never
+// change, so a backup copies what was written since the one before, the manifests of
+// partitions and the log.
 //
 //	B1. A backup exists if its manifest does. The manifest is written last, by
 //	    vfs.WriteAtomic, after its files and their names are synced.
-//	B2. A file that a manifest names is never written to and never removed. Files that no
-//	    manifest names are left from a backup that was interrupted; the next one uses them
-//	    if their contents have the checksum that their names say.
+//	B2. A file that a manifest names is never written to and never removed, unless its
+//	    contents no longer have the checksum that its name says, and the source has that
+//	    file: then it is copied again, for all backups that share it. Files that no manifest
+//	    names are left from a backup that was interrupted. The next one uses files of both
+//	    kinds only if their contents have that checksum.
 //	B3. Every byte that is copied, to a backup or from one, is compared with its checksum.
 //
 // # The manifest
