@@ -40,6 +40,7 @@ func exitCode(err error) int {
 	}{
 		{kvd.ErrUncertain, daemon.ExitError}, // first, since it may wrap a deadline
 		{errDamageFound, daemon.ExitDamaged},
+		{kvd.ErrCorrupt, daemon.ExitDamaged}, // which is not kv.ErrCorrupt: it is of a server
 		{kvd.ErrConflict, exitConflict},
 		{kvd.ErrNotFound, exitNotFound},
 		{kvd.ErrInvalid, daemon.ExitUsage},
@@ -96,6 +97,7 @@ func explain(err error) string {
 		{context.DeadlineExceeded, "the server did not answer in time; a longer --timeout may help"},
 		{backup.ErrBusy, "if no kvd backup, kvd backup prune or kvd serve --archive runs there, look for the process with this pid"},
 		{errDamageFound, "a backup has the data. Stop the server and use kvd repair --range, which keeps what can be read of a damaged table; deleting the range of keys drops the whole table"},
+		{kvd.ErrCorrupt, "kvd scrub lists every damaged place of the running server; everything else is served. A backup has the data, or stop the server and use kvd repair --range, which keeps what can be read of a damaged table"},
 		{errTokensBusy, "look for the process with this pid"},
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},

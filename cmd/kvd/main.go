@@ -11,8 +11,9 @@
 //	6   a transaction conflicted in every attempt; it may be tried again
 //	7   the server does not know the client, or does not allow it
 //	64  wrong usage
+//	65  data that the command needs, of the server or of a backup, is damaged
 //
-// After 4, 5, 6, 7 and 64 a single write, a range delete and a transaction have not
+// After 4, 5, 6, 7, 64 and 65 a single write, a range delete and a transaction have not
 // happened.
 //
 // Those of serve, check, digest and dump are in package daemon: 65 damaged, 69

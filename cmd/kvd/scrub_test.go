@@ -76,22 +76,31 @@ func TestScrubOfARunningServer(t *testing.T) {
 
 	db, err := kvd.Open(p.addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
-	lost := 0
+	lost, lostKey := 0, ""
 	for i := range 900 {
 		key := "key/" + strconv.Itoa(i)
 		if _, err := db.Get(t.Context(), []byte(key)); err != nil {
 			require.ErrorIs(t, err, kvd.ErrCorrupt, key)
 			assert.GreaterOrEqual(t, key, damage.First)
 			assert.LessOrEqual(t, key, damage.Last)
-			lost++
+			lost, lostKey = lost+1, key
 		}
 	}
 	assert.Positive(t, lost)
 	assert.Less(t, lost, 300)
 	require.NoError(t, db.Close())
+	for _, args := range [][]string{
+		{"get", lostKey}, {"put", lostKey, "v", "--if-present"}, {"del", lostKey, "--if-value", "v"},
+		{"scan", "--prefix", "key/"}, {"export"}, {"digest"}, {"txn"},
+		{"backup", filepath.Join(t.TempDir(), "backups")}, {"backup", "-"}, {"backup", "-", "--digest"},
+	} {
+		r := p.kvdWith("get "+lostKey+"\nput k v\n", args...)
+		assert.Equal(t, 65, r.code, "%v: %s", args, r.err)
+		assert.Contains(t, r.err, "kvd scrub lists every damaged place", "%v", args)
+	}
 
 	r = p.kvd("del", "--all", "--dry-run")
-	assert.Equal(t, 1, r.code, r.err)
+	assert.Equal(t, 65, r.code, r.err)
 	assert.Contains(t, r.out, "and those that cannot be read")
 	assert.Contains(t, p.must("del", "--all", "--yes"), "and those that cannot be read")
 	assert.Zero(t, p.end(syscall.SIGTERM))
