@@ -249,8 +249,8 @@ func (s *scrub) fileAfter(p *partition.Partition, dir string, num, newest kv.Fil
 	return 0, false, nil
 }
 
-// log verifies the segments of the log. Of the last one, it verifies what is synced; that of the
-// log of a cluster is left out, and so is a log that waits for disk space.
+// log verifies the segments of the log, each on its own. Of the last one, it verifies what is synced;
+// that of the log of a cluster is left out, and so is a log that waits for disk space.
 func (s *scrub) log() error {
 	e := s.e
 	if e.member != nil {
@@ -259,34 +259,42 @@ func (s *scrub) log() error {
 	if e.readOnly.Load() || e.log == nil {
 		return nil
 	}
+	name := func(f *wal.SnapshotFile) string { return path.Join(descriptor.LogDir(e.dir), f.Name) }
 	hold := e.log.Hold()
 	defer hold.Release()
-	upTo := e.sequencer.Visible()
+	sealed, active := hold.Segments()
+	if active == nil {
+		return nil
+	}
 	if err := e.log.WaitSynced(s.ctx, e.log.End()); err != nil {
 		return s.ended(err)
 	}
-	files, err := hold.Snapshot(s.ctx, upTo)
-	hold.Release()
-	if err != nil {
-		// It names the segment that it read: the last one.
-		if err := s.verified(descriptor.LogDir(e.dir), err); err != nil {
-			return err
-		}
+	if err := s.verified(name(active), active.Verify(s.ctx)); err != nil {
+		return err
 	}
-	for i := range files {
-		name := path.Join(descriptor.LogDir(e.dir), files[i].Name)
-		num, ok := wal.SegmentNumber(files[i].Name)
-		if !ok {
-			return fmt.Errorf("scrub %s: a snapshot of the log names a file that is no segment", name)
-		}
-		if i < len(files)-1 {
-			err = verify.Segment(s.ctx, e.opts.FS, name, e.descriptor.StoreID, num, s.progress)
-		}
-		if err := s.verified(name, err); err != nil {
+	missing := make([]error, len(sealed))
+	for i := range sealed {
+		_, missing[i] = e.opts.FS.Stat(name(&sealed[i]))
+	}
+	hold.Release() // a segment that is missing from now on may have been deleted
+	for i := range sealed {
+		if err := s.segment(name(&sealed[i]), &sealed[i], missing[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// segment verifies a segment of the log that has a successor, unless it is missing.
+func (s *scrub) segment(name string, f *wal.SnapshotFile, missing error) error {
+	if missing != nil {
+		return s.verified(name, missing)
+	}
+	num, ok := wal.SegmentNumber(f.Name)
+	if !ok {
+		return fmt.Errorf("scrub %s: the log names a file that is no segment", name)
+	}
+	return s.verified(name, verify.Segment(s.ctx, s.e.opts.FS, name, s.e.descriptor.StoreID, num, s.progress))
 }
 
 // progress is told of bytes that were verified.

@@ -22,6 +22,7 @@ import (
 	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // newScrubStore opens a store with every kind of file that does not change by itself: a base, a
@@ -154,6 +155,50 @@ func segmentNumber(t testing.TB, name string) (num int) {
 	_, err := fmt.Sscanf(path.Base(name), "%d.wal", &num)
 	require.NoError(t, err)
 	return num
+}
+
+// Damage of one segment hides no other: each is found, and named once. The last segment is one of
+// them.
+func TestAScrubFindsTheDamageOfEverySegment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		o := scrubOptions(disk)
+		e := newScrubStore(t, o)
+		synctest.Wait()
+		sealed, active := func() ([]wal.SnapshotFile, *wal.SnapshotFile) {
+			hold := e.log.Hold()
+			defer hold.Release()
+			return hold.Segments()
+		}()
+		require.Greater(t, len(sealed), 3)
+		names := []string{active.Name}
+		for i := range sealed {
+			names = append(names, sealed[i].Name)
+		}
+		segment := func(i int) string { return path.Join("data/wal", names[i]) }
+		for _, damaged := range [][]int{{0}, {1}, {len(names) - 1}, {0, 1, 2}, {1, len(names) - 1}} {
+			var want, got []string
+			for _, i := range damaged {
+				want = append(want, path.Join("wal", names[i]))
+				flipByte(t, disk, segment(i), 70) // in the first frame
+			}
+			damages, _ := found(t, e)
+			for _, d := range damages {
+				got = append(got, d.File)
+			}
+			require.ElementsMatch(t, want, got)
+			for _, i := range damaged {
+				flipByte(t, disk, segment(i), 70)
+			}
+		}
+		flipByte(t, disk, segment(0), 70)
+		content := files(t, disk)[segment(1)]
+		require.NoError(t, disk.Remove(segment(1)))
+		damages, _ := found(t, e)
+		require.Len(t, damages, 2, "%v", damages)
+		require.Equal(t, []string{path.Join("wal", names[0]), path.Join("wal", names[1])}, []string{damages[0].File, damages[1].File})
+		require.NoError(t, vfs.WriteAtomic(disk, segment(1), content))
+	})
 }
 
 // A file that was removed or cut under the running server is found, although the server has

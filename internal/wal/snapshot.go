@@ -40,6 +40,22 @@ func (h *Hold) Release() {
 	h.log = nil
 }
 
+// Segments returns the segments that exist, oldest first, and the one that is written to, up to
+// what is written of it; nil if the log is suspended.
+func (h *Hold) Segments() (sealed []SnapshotFile, active *SnapshotFile) {
+	l := h.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.mu.live {
+		sealed = append(sealed, l.snapshotFile(s.num, s.bytes))
+	}
+	if a := l.mu.active; a != nil {
+		f := l.snapshotFile(a.header.num, a.off)
+		active = &f
+	}
+	return sealed, active
+}
+
 // BytesAfter returns the bytes of the segments that hold records with numbers above flushed,
 // the active one included: what the log would have if Reclaim had deleted all that it may,
 // and no Hold had kept it from doing so.
