@@ -73,7 +73,7 @@ func (s *separator) place(ctx context.Context, e *kv.Entry) (*kv.Entry, error) {
 	if e.Apart {
 		p, ok := kv.ParseValuePointer(e.Value)
 		if !ok {
-			return nil, fmt.Errorf("%w: %x is not a value pointer", kv.ErrInvalidArgument, e.Value)
+			return nil, fmt.Errorf("%w: %d bytes are not a value pointer", kv.ErrInvalidArgument, len(e.Value))
 		}
 		if !s.rewrite[p.File] {
 			return e, nil

@@ -205,14 +205,13 @@ func (v *Version) checkRun(run Run) error {
 		case t.Size == 0 || t.Entries == 0 || t.Deletes > t.Entries:
 			return fmt.Errorf("V4: table %06d has %d bytes, %d entries, %d tombstones", t.Num, t.Size, t.Entries, t.Deletes)
 		case len(t.Smallest) == 0 || bytes.Compare(t.Smallest, t.Largest) > 0:
-			return fmt.Errorf("V1: table %06d begins at %q and ends at %q", t.Num, t.Smallest, t.Largest)
+			return fmt.Errorf("V1: table %06d has no first key, or one after its last", t.Num)
 		case t.MinSeq == 0 || t.MinSeq > t.MaxSeq:
 			return fmt.Errorf("V4: table %06d has sequence numbers %d to %d", t.Num, t.MinSeq, t.MaxSeq)
 		case t.MaxSeq > v.MaxSeq:
 			return fmt.Errorf("V5: table %06d has sequence number %d, max seq is %d", t.Num, t.MaxSeq, v.MaxSeq)
 		case i > 0 && bytes.Compare(run[i-1].Largest, t.Smallest) >= 0:
-			return fmt.Errorf("V1: table %06d ends at %q, the next one, %06d, begins at %q",
-				run[i-1].Num, run[i-1].Largest, t.Num, t.Smallest)
+			return fmt.Errorf("V1: table %06d does not end before the next one, %06d, begins", run[i-1].Num, t.Num)
 		}
 	}
 	return nil

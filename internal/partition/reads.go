@@ -190,7 +190,7 @@ func (p *Partition) lastWritten(s *readState, k ReadKey, at kv.SeqNum) (kv.SeqNu
 		if errors.Is(err, kv.ErrCorrupt) {
 			p.corrupt(err)
 		}
-		return 0, fmt.Errorf("look when key %q was last written: %w", k.Key, err)
+		return 0, fmt.Errorf("look when a key was last written: %w", err)
 	}
 	return q.Seq, nil
 }

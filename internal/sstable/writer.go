@@ -97,8 +97,8 @@ func (w *Writer) add(e *kv.Entry) error {
 	}
 	relation := w.last.relation(e)
 	if relation == outOfOrder {
-		return fmt.Errorf("add to sstable %s: %w: entry %q/%d does not follow %q/%d",
-			w.file.Name(), kv.ErrInvalidArgument, e.Key, e.Seq, w.last.key, w.last.seq)
+		return fmt.Errorf("add to sstable %s: %w: the entry of number %d does not follow that of number %d",
+			w.file.Name(), kv.ErrInvalidArgument, e.Seq, w.last.seq)
 	}
 	if relation != tied && w.block.entries() > 0 && !w.fits(e) {
 		if err := w.cutBlock(e); err != nil {
@@ -130,13 +130,13 @@ func checkEntry(e *kv.Entry) error {
 	case e.Kind == kv.KindDelete && len(e.Value) > 0:
 		return fmt.Errorf("%w: a delete with a value", kv.ErrInvalidArgument)
 	case e.Kind == kv.KindRangeDelete && (bytes.Compare(e.Key, e.Value) >= 0 || len(e.Value) > kv.MaxKeyBytes):
-		return fmt.Errorf("%w: range delete from %q to %q", kv.ErrInvalidArgument, e.Key, e.Value)
+		return fmt.Errorf("%w: range delete from a key of %d to one of %d bytes, empty or too long", kv.ErrInvalidArgument, len(e.Key), len(e.Value))
 	}
 	if !e.Apart {
 		return nil
 	}
 	if _, ok := kv.ParseValuePointer(e.Value); !ok {
-		return fmt.Errorf("%w: %x is not a value pointer", kv.ErrInvalidArgument, e.Value)
+		return fmt.Errorf("%w: %d bytes are not a value pointer", kv.ErrInvalidArgument, len(e.Value))
 	}
 	return nil
 }

@@ -55,7 +55,11 @@ func MatchTable(name string, got, want *kv.TableMeta) error {
 	if SameTable(got, want) {
 		return nil
 	}
-	return kv.Corruptf(name, -1, "holds %s, the manifest says %s", DescribeTable(got), DescribeTable(want))
+	keys := ""
+	if !bytes.Equal(got.Smallest, want.Smallest) || !bytes.Equal(got.Largest, want.Largest) {
+		keys = "; its first or last key is another"
+	}
+	return kv.Corruptf(name, -1, "holds %s, the manifest says %s%s", withoutKeys(got), withoutKeys(want), keys)
 }
 
 // SameTable reports whether two descriptions of a table agree.
@@ -65,10 +69,13 @@ func SameTable(a, b *kv.TableMeta) bool {
 		bytes.Equal(a.Smallest, b.Smallest) && bytes.Equal(a.Largest, b.Largest) && slices.Equal(a.Values, b.Values)
 }
 
-// DescribeTable describes a table in one line.
+// DescribeTable describes a table in one line. It has keys, so it is for kvd dump and not for errors.
 func DescribeTable(t *kv.TableMeta) string {
-	s := fmt.Sprintf("%d bytes, %d entries, %d of them deletes, numbers %d to %d, keys %s to %s",
-		t.Size, t.Entries, t.Deletes, t.MinSeq, t.MaxSeq, escape.Quote(t.Smallest), escape.Quote(t.Largest))
+	return fmt.Sprintf("%s, keys %s to %s", withoutKeys(t), escape.Quote(t.Smallest), escape.Quote(t.Largest))
+}
+
+func withoutKeys(t *kv.TableMeta) string {
+	s := fmt.Sprintf("%d bytes, %d entries, %d of them deletes, numbers %d to %d", t.Size, t.Entries, t.Deletes, t.MinSeq, t.MaxSeq)
 	for _, ref := range t.Values {
 		s += fmt.Sprintf(", %d values of %d bytes in %06d", ref.Values, ref.Bytes, ref.File)
 	}
