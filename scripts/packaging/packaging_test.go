@@ -153,6 +153,9 @@ func TestTheManifestsParseAndProbeWhatExists(t *testing.T) {
 	set := kinds["StatefulSet"]["spec"].(map[string]any)
 	assert.Equal(t, kinds["Service"]["metadata"].(map[string]any)["name"], set["serviceName"])
 	pod := set["template"].(map[string]any)["spec"].(map[string]any)
+	assert.Equal(t, false, pod["enableServiceLinks"])
+	c := daemon.DefaultConfig()
+	require.ErrorContains(t, daemon.SetFromEnv(c.Settings(), []string{"KVD_PORT=tcp://10.0.0.1:7070"}), "KVD_PORT is not a setting", "or service links would do no harm")
 	container := pod["containers"].([]any)[0].(map[string]any)
 	probed := func(kind string) any {
 		return container[kind].(map[string]any)["grpc"].(map[string]any)["service"]
