@@ -62,13 +62,20 @@ func (a *app) repairCommand() *cobra.Command {
 			"version of it does not show. With --from-backup it has what the backup has.\n\n" +
 			"The command reads the whole store, prints which files are damaged and which keys and\n" +
 			"versions would be missing, and asks before it changes anything; without a terminal it\n" +
-			"needs --yes. With --dry-run it changes nothing and asks nothing. Before it removes a\n" +
-			"file it copies it to ASIDE, with the file lists and the report: to undo the repair\n" +
-			"before the store is opened again, copy the files back. ASIDE must be empty or new,\n" +
-			"and outside DIR. While the command runs, ASIDE.scratch needs as much space as the new\n" +
-			"tables, and as what the backup has of the keys. Each partition changes at once: after\n" +
-			"a crash it is as it was or repaired, and the command, given again with another ASIDE,\n" +
-			"repairs the rest.\n\n" +
+			"needs --yes. Before it removes a file it copies it to ASIDE, with the file lists and\n" +
+			"the report: to undo the repair before the store is opened again, copy the files back.\n" +
+			"ASIDE must be empty or new, and outside DIR. While the command runs, ASIDE.scratch\n" +
+			"needs as much space as the new tables, and as what the backup has of the keys. Each\n" +
+			"partition changes at once: after a crash it is as it was or repaired, and the command,\n" +
+			"given again with another ASIDE, repairs the rest.\n\n" +
+			"With --dry-run the command does all of that up to the question: it verifies every\n" +
+			"checksum of the store, makes the new tables in ASIDE.scratch to count what they keep\n" +
+			"and lose, also with --from-backup, and prints the report; --report also writes it.\n" +
+			"Then it removes the new tables. It changes no file in DIR, copies none to ASIDE, and\n" +
+			"does not look whether ASIDE has space for them. It takes as long as the repair would\n" +
+			"before its question, and the store must be stopped meanwhile. Without --aside the new\n" +
+			"tables, and the backup while it is unpacked, are in the directory for temporary files\n" +
+			"(TMPDIR). Without --range there is no dry run, since SRC is not changed.\n\n" +
 			"--range does not work on a running server, which has its file lists in memory. While\n" +
 			"a server runs, kvd del can delete the keys that kvd scrub prints: they are absent\n" +
 			"then, and no more unreadable. The damaged table stays in the store until all of its\n" +

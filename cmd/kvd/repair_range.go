@@ -23,7 +23,7 @@ type inPlaceRepair struct {
 func (r *inPlaceRepair) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.on, "range", false, "repair the damaged tables and value files of one store where they are")
 	cmd.Flags().StringVar(&r.aside, "aside", "", "with --range: copy the files that are replaced to this directory; required unless --dry-run is given")
-	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "with --range: print what the repair would do, and change nothing")
+	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "with --range: verify the store, print what the repair would keep and lose, and change nothing in DIR")
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "with --range: do not ask for confirmation")
 }
 

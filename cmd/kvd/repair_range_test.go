@@ -46,7 +46,14 @@ func TestADamagedTableIsRepairedInPlace(t *testing.T) {
 	before := tree(t, dir)
 	work := t.TempDir()
 
-	r := command(t, "", nil, "repair", "--range", dir, "--dry-run")
+	temporary := t.TempDir()
+	r := command(t, "", []string{"TMPDIR=" + temporary}, "repair", "--range", dir, "--dry-run", "--from-backup", backups)
+	assert.Zero(t, r.code, r.err)
+	left, err := os.ReadDir(temporary)
+	require.NoError(t, err)
+	assert.Empty(t, left, "what it made meanwhile is removed")
+	assert.Equal(t, before, tree(t, dir))
+	r = command(t, "", []string{"TMPDIR=" + temporary}, "repair", "--range", dir, "--dry-run")
 	assert.Equal(t, 65, r.code, r.err)
 	assert.Contains(t, r.out, "1 LOSS.")
 	assert.Contains(t, r.out, "tables to replace: 1")
@@ -87,6 +94,16 @@ func TestADamagedTableIsRepairedInPlace(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(work, "other.backup"))
 	requireOK(t, "check", copied)
 	assert.Equal(t, digest, command(t, "", nil, "digest", copied).out)
+}
+
+// The help says what a dry run does, and what it does not do.
+func TestTheHelpOfADryRun(t *testing.T) {
+	help := strings.Join(strings.Fields(command(t, "", nil, "repair", "--help").out), " ")
+	for _, says := range []string{
+		"With --dry-run", "verifies every checksum", "changes no file in DIR", "does not look whether ASIDE has space", "the store must be stopped", "TMPDIR",
+	} {
+		assert.Contains(t, help, says)
+	}
 }
 
 // A backup that is damaged is told from a damaged store, and nothing changes.
