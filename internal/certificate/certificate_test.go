@@ -25,7 +25,13 @@ var files = certificate.Files{Certificate: "server.pem", Key: "server.key", Clie
 // write makes new certificates and puts those of the server into the file system.
 func write(t *testing.T, fsys vfs.FS, lasts time.Duration) *certificate.DevSet {
 	t.Helper()
-	set, err := certificate.Dev([]string{"kvd.test", "127.0.0.1"}, []string{"app"}, time.Now(), lasts)
+	return writeMade(t, fsys, time.Now(), lasts)
+}
+
+// writeMade is write with certificates that were made at another time.
+func writeMade(t *testing.T, fsys vfs.FS, made time.Time, lasts time.Duration) *certificate.DevSet {
+	t.Helper()
+	set, err := certificate.Dev([]string{"kvd.test", "127.0.0.1"}, []string{"app"}, made, lasts)
 	require.NoError(t, err)
 	for name, data := range map[string][]byte{"server.pem": set.Server.Certificate, "server.key": set.Server.Key, "ca.pem": set.CA} {
 		require.NoError(t, vfs.WriteAtomic(fsys, name, data))
@@ -157,6 +163,46 @@ func TestBadFilesAreRefusedWithTheReason(t *testing.T) {
 	write(t, fsys, -time.Minute)
 	_, err := certificate.Open(fsys, files, func(error) {})
 	require.ErrorContains(t, err, "it expired at ")
+}
+
+// A certificate of tomorrow is refused with its time. At a reload the old one is served until the
+// new one is valid.
+func TestACertificateThatIsNotValidYetIsRefusedUntilItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.NewMem()
+		made := time.Now().Add(time.Hour)
+		writeMade(t, fsys, made, time.Hour)
+		says := "certificate server.pem: it is not valid before " + made.Add(-5*time.Minute).UTC().Format(time.RFC3339)
+		_, err := certificate.Open(fsys, files, func(error) {})
+		require.ErrorContains(t, err, says)
+
+		first := write(t, fsys, 3*time.Hour)
+		reports := make(chan error, 10)
+		s, err := certificate.Open(fsys, files, func(err error) { reports <- err })
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.Run(ctx)
+		}()
+		second := writeMade(t, fsys, made, time.Hour)
+		time.Sleep(10 * livefile.PollEvery)
+		synctest.Wait()
+		require.Len(t, reports, 1, "it is reported once")
+		require.ErrorContains(t, <-reports, says)
+		_, err = shake(s.Config(), clientConfig(t, first, "app"))
+		require.NoError(t, err)
+
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Len(t, reports, 1)
+		require.NoError(t, <-reports)
+		_, err = shake(s.Config(), clientConfig(t, second, "app"))
+		require.NoError(t, err)
+		cancel()
+		<-ended
+	})
 }
 
 // A session is not resumed: its client would not be verified again.

@@ -52,8 +52,12 @@ func (s *Server) use(contents [][]byte) error {
 	if err != nil {
 		return fmt.Errorf("certificate %s with key %s: %w", s.files.Certificate, s.files.Key, err)
 	}
-	if now := time.Now(); now.After(pair.Leaf.NotAfter) {
+	switch now := time.Now(); {
+	case now.After(pair.Leaf.NotAfter):
 		return fmt.Errorf("certificate %s: it expired at %s", s.files.Certificate, pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(pair.Leaf.NotBefore):
+		return fmt.Errorf("certificate %s: it is not valid before %s; is the clock of this machine right?",
+			s.files.Certificate, pair.Leaf.NotBefore.UTC().Format(time.RFC3339))
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true}
 	if s.files.ClientCA != "" {
