@@ -25,7 +25,8 @@ type file struct {
 	// Used by the goroutine that writes.
 	file   vfs.File
 	size   int64
-	failed bool // the last write, which was reported
+	old    fs.FileInfo // of the file that was set aside last; nil: none was
+	failed bool        // the last write, which was reported
 }
 
 func openFile(fsys vfs.FS, name string, maxBytes int64, report func(error)) (*file, error) {
@@ -40,7 +41,9 @@ func openFile(fsys vfs.FS, name string, maxBytes int64, report func(error)) (*fi
 func (f *file) open() (err error) {
 	f.file, err = f.fs.OpenReadWrite(f.name)
 	if errors.Is(err, fs.ErrNotExist) {
-		f.file, err = f.fs.Create(f.name)
+		if f.file, err = f.fs.Create(f.name); err == nil {
+			f.keepAccess()
+		}
 	}
 	if err != nil {
 		return err
@@ -49,6 +52,17 @@ func (f *file) open() (err error) {
 		return errors.Join(err, f.file.Close())
 	}
 	return nil
+}
+
+// keepAccess lets those read a new file who may read the one that was set aside. If that cannot be
+// kept, the file stays private, and takes lines.
+func (f *file) keepAccess() {
+	if f.old == nil {
+		return
+	}
+	if err := f.file.SetAccess(f.old); err != nil {
+		f.report(fmt.Errorf("audit log %s: the file is new, and does not have the permissions of the one before: %w", f.name, err))
+	}
 }
 
 // close writes what is waiting. Nothing is added any more.
@@ -107,7 +121,11 @@ func (f *file) write(e Event) error {
 
 // rotate renames the file. A new one is opened by the next write.
 func (f *file) rotate() error {
-	err := f.file.Close()
+	old, err := f.file.Stat()
+	if err == nil {
+		f.old = old
+	}
+	err = errors.Join(err, f.file.Close())
 	f.file = nil
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -189,6 +190,50 @@ func TestAFullFileIsSetAside(t *testing.T) {
 		}
 	})
 }
+
+// The file that follows a full one has its permissions, or is private and says so.
+func TestAFileThatFollowsKeepsThePermissions(t *testing.T) {
+	for _, fault := range []error{nil, syscall.EPERM} {
+		synctest.Test(t, func(t *testing.T) {
+			mem := vfs.NewMem()
+			require.NoError(t, vfs.WriteAtomic(mem, "audit", nil))
+			f, err := mem.Open("audit")
+			require.NoError(t, err)
+			require.NoError(t, f.SetAccess(groupReads{}))
+			require.NoError(t, f.Close())
+			fsys := faultfs.Wrap(mem, nil)
+			if fault != nil {
+				fsys.SetInjector(faultfs.FailAt(0, fault, true, faultfs.OnKind(faultfs.SetAccess)))
+			}
+			var reports []error
+			l, err := audit.Open(fsys, "audit", 1000, func(err error) { reports = append(reports, err) })
+			require.NoError(t, err)
+			for i := range 10 {
+				l.Add(audit.Event{Kind: audit.Admin, Method: fmt.Sprint(i)})
+				time.Sleep(time.Second)
+			}
+			require.NoError(t, l.Close())
+			info, err := mem.Stat("audit")
+			require.NoError(t, err)
+			_, err = mem.Stat("audit.1")
+			require.NoError(t, err)
+			if fault == nil {
+				assert.Equal(t, os.FileMode(0o640), info.Mode())
+				assert.Empty(t, reports)
+			} else {
+				assert.Equal(t, os.FileMode(0o600), info.Mode())
+				require.NotEmpty(t, reports)
+				require.ErrorIs(t, reports[0], fault)
+			}
+			assert.Zero(t, l.Dropped())
+		})
+	}
+}
+
+// groupReads describes a file that its group may read.
+type groupReads struct{ os.FileInfo }
+
+func (groupReads) Mode() os.FileMode { return 0o640 }
 
 func TestAFailingFileIsReportedOnceAndUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
