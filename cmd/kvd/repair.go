@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -244,10 +243,8 @@ func saveReport(report *repair.Report, name string) error {
 	if err != nil {
 		return err
 	}
-	f, err := vfs.OS.Create(path.Clean(filepath.ToSlash(name)))
-	if err != nil {
+	if err := vfs.WriteNew(vfs.OS, clean(name), data); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	_, err = f.WriteAt(data, 0)
-	return errors.Join(err, f.Close())
+	return nil
 }

@@ -27,7 +27,7 @@ func (a *app) tokenCommand() *cobra.Command {
 			"tokens or certificates, and their rights. The file has hashes of tokens, not the\n" +
 			"tokens. A server notices changes within seconds; a revoked token ends then, also on\n" +
 			"connections that are open. The commands keep the mode, user and group of the file.",
-		Example: "  kvd token new --file tokens.json --name app --read user/ --write user/ > app.token\n" +
+		Example: "  kvd token new --file tokens.json --name app --read user/ --write user/ --out app.token\n" +
 			"  kvd token allow --file tokens.json --certificate uri:kvd:ops --read \"\" --admin\n" +
 			"  kvd token limit --file tokens.json app --max-requests 1000/s --max-connections 20\n" +
 			"  kvd token list --file tokens.json\n" +
@@ -259,16 +259,21 @@ func (r *rights) identity() (auth.Identity, error) {
 func (a *app) tokenNewCommand() *cobra.Command {
 	var file tokenFile
 	var r rights
+	var out string
 	cmd := &cobra.Command{
 		Use:   "new",
-		Short: "Add a token to the file, and print it",
+		Short: "Add a token to the file, and print it or write it to a new file",
 		Long: "Add a token to the file, which is made if it is missing, and print the token. That is\n" +
 			"the only time: the file has its hash. Give it to a client in a file, by --token-file,\n" +
-			"or in the variable KVD_TOKEN; not as an argument, which other users can see.",
-		Args: noArguments,
+			"or in the variable KVD_TOKEN; not as an argument, which other users can see.\n\n" +
+			"With --out the token is not printed, but written to a new file that only you may read\n" +
+			"(mode 0600). A file that exists is refused, and nothing is added.",
+		Example: "  kvd token new --file tokens.json --name app --read user/ --write user/ --out app.token",
+		Args:    noArguments,
 	}
 	file.flag(cmd)
 	r.flags(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "write the token to this file, which must not exist, instead of printing it")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		i, err := r.identity()
 		if err != nil {
@@ -276,16 +281,47 @@ func (a *app) tokenNewCommand() *cobra.Command {
 		}
 		token, id, hash := auth.NewToken()
 		i.TokenID = id
-		err = file.change(true, func(entries []auth.Entry) ([]auth.Entry, error) {
-			return add(entries, auth.Entry{Identity: i, Hash: hash}), nil
-		})
-		if err != nil {
+		change := func() error {
+			return file.change(true, func(entries []auth.Entry) ([]auth.Entry, error) {
+				return add(entries, auth.Entry{Identity: i, Hash: hash}), nil
+			})
+		}
+		if cmd.Flags().Changed("out") {
+			if err := file.check(); err != nil {
+				return err
+			}
+			if err := newTokenFile(out, token, change); err != nil {
+				return err
+			}
+			a.say("the token is in %s\n", out)
+			return nil
+		}
+		if err := change(); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(a.out, token)
 		return err
 	}
 	return cmd
+}
+
+// newTokenFile writes a token to a new file, and then has change add the identity: so none is added
+// whose token is lost. If change fails, the file is removed.
+func newTokenFile(name, token string, change func() error) error {
+	if name == "" {
+		return usagef("--out is empty; give the name of a new file")
+	}
+	err := vfs.WriteNew(vfs.OS, clean(name), []byte(token+"\n"))
+	if errors.Is(err, fs.ErrExist) {
+		return usagef("--out %s exists already; remove it first, or choose another name", name)
+	}
+	if err != nil {
+		return named(err)
+	}
+	if err := change(); err != nil {
+		return errors.Join(err, vfs.OS.Remove(clean(name)))
+	}
+	return nil
 }
 
 func (a *app) tokenAllowCommand() *cobra.Command {

@@ -102,6 +102,51 @@ func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
 	}
 }
 
+// With --out the token is in a new file that others cannot read, and not in the output. A file that
+// is there stays, and nothing is added.
+func TestANewTokenIsWrittenToANewFile(t *testing.T) {
+	dir := t.TempDir()
+	tokens, out := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "app.token")
+	entries := func() int { return strings.Count(command(t, "", nil, "token", "list", "--file", tokens).out, "\n") - 1 }
+	add := func(file, out string) result {
+		return command(t, "", nil, "token", "new", "--file", file, "--name", "app", "--read", "", "--out", out)
+	}
+	r := add(tokens, out)
+	require.Zero(t, r.code, r.err)
+	assert.Empty(t, r.out)
+	text, err := os.ReadFile(out)
+	require.NoError(t, err)
+	token := strings.TrimSpace(string(text))
+	secrets.add(token)
+	assert.NotContains(t, r.err, token)
+	info, err := os.Stat(out)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	require.Equal(t, 1, entries())
+	p := serve(t, t.TempDir(), "--tokens", tokens)
+	assert.Equal(t, exitNotFound, command(t, "", nil, "get", "k", "--addr", p.addr, "--token-file", out).code)
+
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink(filepath.Join(dir, "elsewhere"), link))
+	for _, taken := range []string{out, link, dir, tokens} {
+		r := add(tokens, taken)
+		assert.Equal(t, 64, r.code, "%s: %s", taken, r.err)
+		assert.Contains(t, r.err, "exists already")
+	}
+	again, err := os.ReadFile(out)
+	require.NoError(t, err)
+	assert.Equal(t, text, again)
+	assert.NoFileExists(t, filepath.Join(dir, "elsewhere"))
+
+	absent := filepath.Join(dir, "new.token")
+	assert.Equal(t, 64, add(tokens, "").code)
+	assert.Equal(t, 64, add("", absent).code)
+	assert.Equal(t, 64, add(out, absent).code, "it is no token file")
+	assert.Equal(t, 64, add(tokens, filepath.Join(dir, "no", "directory")).code)
+	assert.NoFileExists(t, absent)
+	require.Equal(t, 1, entries())
+}
+
 // A service that may read the files by its group may read what replaces them, whoever runs the
 // command. As root the test also changes the user.
 func TestReplacedFilesKeepTheirModeUserAndGroup(t *testing.T) {

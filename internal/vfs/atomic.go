@@ -59,6 +59,20 @@ func publish(fsys FS, name string, data []byte, like fs.FileInfo) error {
 	return nil
 }
 
+// WriteNew makes a new file with the data in it, durably, mode 0600.
+//
+// Errors: fs.ErrExist if the name is taken, also by a symbolic link. After an error there is
+// no new file, if it could be removed.
+func WriteNew(fsys FS, name string, data []byte) error {
+	if err := writeSynced(fsys, name, data, nil); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(path.Dir(name)); err != nil {
+		return errors.Join(err, fsys.Remove(name))
+	}
+	return nil
+}
+
 // ErrReplaced: WriteAtomic failed after the file had its new content.
 var ErrReplaced = errors.New("replaced, but not durably")
 
