@@ -126,12 +126,15 @@ func TestLiveSettingsFollowTheFile(t *testing.T) {
 
 	log = reload("slow-log-time: 2h\nmemroy: 1GiB\n", "all settings stay as they are")
 	assert.Contains(t, log, "did you mean memory?")
+	assert.Contains(t, p.page("/metrics"), "\nkvd_reload_failing 1\n")
 	log = reload("slow-log-time: 2h\nmemory: 1GiB\nmax-sync-time: 10ms\n", "all settings stay as they are")
 	assert.Contains(t, log, "at least 1s")
 	assert.Contains(t, p.must("slowlog"), "requests of 1ns or longer")
 
 	reload("slow-log-time: 2h\nlog-level: warn\n", `"log-level"`)
 	assert.Contains(t, p.must("slowlog"), "requests of 2h0m0s or longer")
+	assert.Contains(t, p.page("/metrics"), "\nkvd_reload_failing 0\n")
+	assert.Contains(t, p.page("/metrics"), "\nkvd_reload_failures_total 2\n")
 	log = reload("slow-log-time: 1h\nlog-level: info\nlinger: 1ms\n", "files were read again")
 	assert.NotContains(t, log, "a setting changed", "the level was warn until then")
 	assert.Contains(t, p.must("slowlog"), "requests of 1h0m0s or longer")

@@ -50,6 +50,7 @@ func TestScrubOfARunningServer(t *testing.T) {
 	})
 	assert.Contains(t, p.must("scrub"), "whole: ")
 	assert.NotContains(t, p.page("/readyz?verbose"), "damaged")
+	assert.Contains(t, p.page("/metrics"), "\nkvd_damaged_places 0\n")
 
 	table := findFile(t, dir, ".sst")
 	flip(20)(t, filepath.Join(dir, table))
@@ -71,6 +72,7 @@ func TestScrubOfARunningServer(t *testing.T) {
 	assert.Contains(t, p.page("/readyz?verbose"), "[+] data: 1 damaged places, reads of their keys fail; the first is in "+table+" at offset 0")
 	assert.Regexp(t, `\nkvd_corruption_total [1-9]`, p.page("/metrics"))
 	assert.Contains(t, p.page("/metrics"), "\nkvd_scrub_passes_total 3\n")
+	assert.Contains(t, p.page("/metrics"), "\nkvd_damaged_places 1\n")
 	assert.Equal(t, 1, strings.Count(p.log.String(), "stored data is damaged"), "told once")
 	assert.Contains(t, p.log.String(), table)
 

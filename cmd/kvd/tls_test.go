@@ -163,6 +163,9 @@ func TestCertificatesAreReplacedWithoutARestart(t *testing.T) {
 	r = put("3")
 	require.Zero(t, r.code, r.err)
 	assert.Contains(t, page(t, p, "/metrics"), "\nkvd_reload_failures_total 1\n")
+	assert.Contains(t, page(t, p, "/metrics"), "\nkvd_reload_failing 1\n")
+	require.Zero(t, command(t, "", nil, "cert", "dev", "--dir", dir, "--force").code)
+	testwait.Until(t, func() bool { return strings.Contains(page(t, p, "/metrics"), "\nkvd_reload_failing 0\n") })
 	assert.Contains(t, page(t, p, "/metrics"), "\nkvd_tls_certificate_expiry_timestamp_seconds ")
 	assert.Zero(t, p.end(syscall.SIGTERM))
 }

@@ -110,10 +110,12 @@ var (
 	scrubRatio = describe("kvd_scrub_pass_ratio", "How far the background scrub has come with its pass; 0 between two passes.")
 
 	corruptions = describe("kvd_corruption_total", "Damaged blocks and files detected, counted once per read.")
+	damaged     = describe("kvd_damaged_places", "Damaged places of files that reads, merges or scrubs have found since the start and that are still there.")
 	background  = describe("kvd_background_errors_total", "Flushes and compactions that failed and are retried.")
 	slowDisk    = describe("kvd_disk_slow_total", "Times that the disk did not answer for over a second.")
 	setAside    = describe("kvd_files_set_aside_total", "Unknown files moved to lost+found.")
-	reloads     = describe("kvd_reload_failures_total", "New certificates, keys or tokens that could not be used; the old ones are.")
+	reloads     = describe("kvd_reload_failures_total", "New certificates, keys, tokens or settings files that could not be used; the old ones are.")
+	reloading   = describe("kvd_reload_failing", "1 while old certificates, keys, tokens or settings are in use because the newest files cannot be.")
 	auditLost   = describe("kvd_audit_dropped_total", "Events that the audit log lacks, because there were too many or its file failed.")
 	pagesNo     = describe("kvd_admin_refused_total", "Requests for admin pages refused because the client is not known or lacks the right.")
 	certificate = describe("kvd_tls_certificate_expiry_timestamp_seconds", "When the server's certificate expires.")
@@ -273,12 +275,14 @@ func (s sink) gate(kind string, g *admission.Stats) {
 
 func (s sink) incidents(n *Incidents) {
 	s.counter(corruptions, n.Corruptions)
+	s.number(damaged, float64(n.DamagedPlaces))
 	s.counter(background, n.BackgroundErrors)
 	s.counter(slowDisk, n.SlowDisk)
 	s.counter(setAside, n.FilesSetAside)
 	s.number(walTail, float64(n.TailDropped))
 	s.number(recovery, n.Recovery.Seconds())
 	s.counter(reloads, n.ReloadFailures)
+	s.flag(reloading, n.ReloadFailing)
 	s.counter(auditLost, n.AuditDropped)
 	s.counter(pagesNo, n.PagesRefused)
 	if !n.CertificateEnds.IsZero() {

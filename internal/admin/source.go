@@ -82,8 +82,10 @@ type Incidents struct {
 	FilesSetAside    uint64
 	TailDropped      int64         // bytes that recovery dropped from the end of the log
 	Recovery         time.Duration // how long opening the store took
+	DamagedPlaces    int           // that are known now
 	// ReloadFailures counts new files, such as certificates, that could not be used.
 	ReloadFailures uint64
+	ReloadFailing  bool // older files are in use, since the newest cannot be
 	// AuditDropped counts lines that the audit log lacks.
 	AuditDropped uint64
 	// PagesRefused counts the requests for these pages that were refused for lack of a right.

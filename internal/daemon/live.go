@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,6 +18,16 @@ import (
 type liveSettings struct {
 	mu    sync.Mutex
 	asked Config
+
+	// The configuration file: how often it could not be used, and whether it cannot be now.
+	failures atomic.Uint64
+	failing  atomic.Bool
+}
+
+// failed notes that the configuration file, or a part of it, could not be used.
+func (l *liveSettings) failed() {
+	l.failures.Add(1)
+	l.failing.Store(true)
 }
 
 // grace returns the setting as it is now.
@@ -75,8 +86,10 @@ func (s *process) reread() {
 	}
 	if err != nil {
 		s.log.Error("SIGHUP: the configuration cannot be used; all settings stay as they are", zap.Error(err))
+		s.live.failed()
 		return
 	}
+	s.live.failing.Store(false)
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
 	was, now := s.live.asked.Settings(), next.Settings()
@@ -92,6 +105,7 @@ func (s *process) reread() {
 		}
 		if err := setting.value.Set(after); err != nil {
 			s.log.Error("SIGHUP: a setting stays as it is", append(fields, zap.Error(err))...)
+			s.live.failed()
 			continue
 		}
 		s.log.Info("SIGHUP: a setting changed", fields...)

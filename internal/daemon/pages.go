@@ -10,6 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/event"
 )
 
 // source returns what the admin pages show of the service.
@@ -45,9 +46,12 @@ func (s *process) storeStats() (engine.Stats, bool) {
 func (s *process) incidents() admin.Incidents {
 	incidents := s.journal.incidents()
 	incidents.SlowDisk = s.disk.episodes.Load()
+	incidents.ReloadFailures, incidents.ReloadFailing = s.live.failures.Load(), s.live.failing.Load()
 	for _, w := range s.watchers() {
 		incidents.ReloadFailures += w.Failures()
+		incidents.ReloadFailing = incidents.ReloadFailing || w.Failing()
 	}
+	incidents.DamagedPlaces = len(s.damages())
 	if s.audited != nil {
 		incidents.AuditDropped = s.audited.Dropped()
 	}
@@ -91,16 +95,21 @@ func (s *process) checks() []admin.Check {
 	return append(checks, s.cluster.check()...)
 }
 
-// damage names what is damaged in a few words, empty if nothing is known to be. A damaged store
-// is ready: it serves everything else.
-func (s *process) damage() string {
+// damages returns the damaged places that are known, while the store is open.
+func (s *process) damages() []event.Damage {
 	s.looking.RLock()
 	defer s.looking.RUnlock()
 	e := s.engine.Load()
 	if e == nil || s.closing {
-		return ""
+		return nil
 	}
-	places := e.Damages()
+	return e.Damages()
+}
+
+// damage names what is damaged in a few words, empty if nothing is known to be. A damaged store
+// is ready: it serves everything else.
+func (s *process) damage() string {
+	places := s.damages()
 	if len(places) == 0 {
 		return ""
 	}

@@ -41,6 +41,7 @@ type Files struct {
 type Watcher struct {
 	files    Files
 	failures atomic.Uint64
+	failing  atomic.Bool
 
 	mu      sync.Mutex // held during a look
 	used    [][]byte
@@ -79,6 +80,10 @@ func (w *Watcher) Run(ctx context.Context) {
 // Reload looks at the files now, and reports what is wrong with them even if it was reported.
 func (w *Watcher) Reload() { w.look(true) }
 
+// Failing reports whether older contents are in use because the newest ones cannot be used, as was
+// reported. It does not wait for a look that is under way.
+func (w *Watcher) Failing() bool { return w.failing.Load() }
+
 // Failures counts new contents that could not be used, and looks that found no readable file.
 func (w *Watcher) Failures() uint64 { return w.failures.Load() }
 
@@ -105,12 +110,14 @@ func (w *Watcher) look(asked bool) {
 		w.refuse(contents, err, asked)
 	case same(contents, w.used):
 		w.refused, w.told = nil, ""
+		w.failing.Store(false)
 	default:
 		if err := w.files.Use(contents); err != nil {
 			w.refuse(contents, err, asked)
 			return
 		}
 		w.used, w.refused, w.told = contents, nil, ""
+		w.failing.Store(false)
 		w.files.Report(nil)
 	}
 }
@@ -124,6 +131,7 @@ func (w *Watcher) refuse(contents [][]byte, err error, asked bool) {
 	if asked || again && w.told != err.Error() {
 		w.told = err.Error()
 		w.failures.Add(1)
+		w.failing.Store(true)
 		w.files.Report(err)
 	}
 }

@@ -191,6 +191,27 @@ func TestEveryMetricExists(t *testing.T) {
 	}
 }
 
+// Damage and old files that are still in use are told for as long as they last, and also if they
+// came and went between two scrapes.
+func TestDamageAndFailedReloadsHaveAlerts(t *testing.T) {
+	rules := map[string]map[string]any{}
+	group := documents(t, "prometheus/kvd.rules.yml")[0].(map[string]any)["groups"].([]any)[0].(map[string]any)
+	for _, r := range group["rules"].([]any) {
+		rule := r.(map[string]any)
+		name := rule["alert"].(string)
+		assert.NotContains(t, rules, name)
+		rules[name] = rule
+	}
+	for name, metrics := range map[string][]string{
+		"KvdDamage":      {"kvd_damaged_places", "kvd_corruption_total"},
+		"KvdReloadFails": {"kvd_reload_failing", "kvd_reload_failures_total"},
+	} {
+		require.Contains(t, rules, name)
+		assert.Equal(t, metrics, metric.FindAllString(rules[name]["expr"].(string), -1), name)
+		assert.NotContains(t, rules[name], "for", "it is told at once")
+	}
+}
+
 // The compose file gives Prometheus the token that its configuration names, and kvd the file
 // with its hash.
 func TestPrometheusSignsIn(t *testing.T) {
