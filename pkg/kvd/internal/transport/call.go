@@ -70,9 +70,10 @@ func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.
 	}
 }
 
-// travelsAlone reports whether an operation is a gRPC call.
+// travelsAlone reports whether an operation is a gRPC call. A frame that is larger than the server
+// takes would end the connection for the operations of all callers.
 func (c *Network) travelsAlone(op *frame.Op) bool {
-	return c.options.Unframed || len(op.Value)+len(op.Condition.Value) > c.options.Frames.Bytes
+	return c.options.Unframed || max(len(op.Key), len(op.Value)+len(op.Condition.Value)) > c.options.Frames.Bytes
 }
 
 // attemptsAt returns the state of the attempts at op.

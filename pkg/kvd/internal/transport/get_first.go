@@ -10,12 +10,13 @@ import (
 
 // GetFirst implements backend.Backend: it is a Get in a frame. The epoch is the one that the server of
 // the frameConn had told before the frame was sent. So if the server opens its store anew, what was
-// read before has another epoch. As long as no server has told its epoch, GetFirst reads nothing.
+// read before has another epoch. As long as no server has told its epoch, and for a key that is too large
+// for a frame, GetFirst reads nothing.
 func (c *Network) GetFirst(ctx context.Context, key []byte, t *backend.Timings) (backend.Answer, error) {
-	if !c.epochs.Load() || c.options.Unframed {
+	op := frame.Op{Kind: frame.Get, Key: key}
+	if !c.epochs.Load() || c.travelsAlone(&op) {
 		return backend.Answer{}, nil
 	}
-	op := frame.Op{Kind: frame.Get, Key: key}
 	tries := c.attempts(ctx)
 	tries.timer = startTimer(t)
 	for {
