@@ -91,6 +91,44 @@ func TestEveryCallLeavesAnEndpointThatStops(t *testing.T) {
 	}
 }
 
+// A connection is lost, as when the machine of the server is replaced: what is sent on it arrives nowhere,
+// and nothing ends it. A call that may take an hour does not keep it for the others.
+func TestALongCallDoesNotKeepALostConnection(t *testing.T) {
+	for way, opts := range transports {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := serve(t, nil, service.Options{})
+				before := &stoppable{dial: server.dialer}
+				dial := func(ctx context.Context, address string) (net.Conn, error) {
+					if before.stopped.Load() {
+						return server.dialer(ctx, address)
+					}
+					return before.dialer(ctx, address)
+				}
+				db := openSeveral(t, map[string]func(context.Context, string) (net.Conn, error){"a:1": dial}, append(opts, WithConns(1))...)
+				put(t, db, "k", "v")
+				before.stopped.Store(true)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				begun := time.Now()
+				written := make(chan error, 1)
+				go func() { written <- db.Put(ctx, []byte("long"), nil) }()
+				synctest.Wait()
+				for {
+					_, err := db.Get(t.Context(), []byte("k"))
+					if err == nil {
+						break
+					}
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				assert.Less(t, time.Since(begun), 70*time.Second)
+				require.NoError(t, <-written, "it is sent again")
+				assert.Less(t, time.Since(begun), 70*time.Second)
+			})
+		})
+	}
+}
+
 // openSeveral opens a client, with the default timeout, of endpoints in the order of their names.
 func openSeveral(t *testing.T, dials map[string]func(context.Context, string) (net.Conn, error), opts ...Option) *Client {
 	target := ""

@@ -64,7 +64,7 @@
 // operations may have been applied.
 //
 // From silence on a frameConn with frames in flight: the connection is broken. The silence must be
-// longer than any caller waits and at least ten seconds, or a minute if one waits without a bound. All
+// longer than any caller waits and at least ten seconds, but a minute is always enough. All
 // frames of the frameConn fail, their operations may have been applied, and the next frame uses
 // another connection. If there are several endpoints, an endpoint is asked over gRPC whether it
 // serves requests after a second of silence, and again each second; if it does not answer within another

@@ -471,7 +471,7 @@ func TestASlowServerKeepsItsFrameConn(t *testing.T) {
 func TestASilentFrameConnIsReplaced(t *testing.T) {
 	for timeout, silence := range map[time.Duration]time.Duration{
 		30 * time.Second: 30 * time.Second,
-		0:                unboundedSilence,
+		0:                maxSilence,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			db, log := openPiped(t, Options{Conns: 1, Timeout: timeout})

@@ -20,10 +20,11 @@ const (
 	minTick = time.Millisecond
 
 	// minSilence is the time after which a frameConn counts as broken if it has frames in flight
-	// and nothing arrives. The time is longer if a caller waits longer. If a caller waits without
-	// a bound, it is unboundedSilence, which is above the default limit of servers.
-	minSilence       = 10 * time.Second
-	unboundedSilence = time.Minute
+	// and nothing arrives. The time is longer if a caller waits longer, up to maxSilence, to which
+	// servers cut the deadlines of calls by default: one caller that waits for an hour must not keep
+	// a lost connection for all others.
+	minSilence = 10 * time.Second
+	maxSilence = time.Minute
 
 	// silenceOfSeveral is the time after which an endpoint of several is asked whether it serves
 	// requests, and the time that it has to answer. It is asked again as long as the silence lasts.
@@ -115,11 +116,7 @@ func (fc *frameConn) listenLocked(now time.Time) {
 	}
 	silence := minSilence
 	for _, f := range fc.frames {
-		if f.longestWait == unbounded {
-			silence = max(silence, unboundedSilence)
-		} else {
-			silence = max(silence, f.longestWait)
-		}
+		silence = max(silence, min(f.longestWait, maxSilence))
 	}
 	if now.Sub(fc.heard) > silence {
 		fc.hangUpLocked()
