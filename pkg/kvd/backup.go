@@ -10,7 +10,11 @@ import (
 // Backup is one version of a whole store, as files that do not change until Close. A
 // directory with these files is a store. The command kvd backup keeps backups; this is for
 // programs that keep them elsewhere. It is used by one goroutine.
-type Backup struct{ b backend.Backup }
+type Backup struct {
+	client *Client
+	b      backend.Backup
+	closed bool
+}
 
 // BackupInfo describes a version of a store.
 type BackupInfo struct {
@@ -40,7 +44,7 @@ func (c *Client) Backup(ctx context.Context) (*Backup, error) {
 	if err != nil {
 		return nil, failed(name, err)
 	}
-	return &Backup{b}, nil
+	return &Backup{client: c, b: b}, nil
 }
 
 // Info describes the version and lists its files.
@@ -55,14 +59,50 @@ func (b *Backup) Info() BackupInfo {
 
 // Fetch returns the checksum of a file (xxHash64) and its content, which the server has
 // verified. The content is nil if the checksum is among known. It must be read to its end
-// before the next call; a caller that does not need the rest closes the Backup.
+// before the next call; a caller that does not need the rest closes the Backup. Errors of the content
+// are those of a call.
 func (b *Backup) Fetch(name string, known ...uint64) (sum uint64, content io.Reader, err error) {
+	if b.over() {
+		return 0, nil, b.failed(nil)
+	}
 	sum, content, err = b.b.Fetch(name, known)
 	if err != nil {
-		return 0, nil, failed("backup", err)
+		return 0, nil, b.failed(err)
 	}
-	return sum, content, nil
+	if content == nil {
+		return sum, nil, nil
+	}
+	return sum, &backupContent{b, content}, nil
+}
+
+// over reports whether the backup or the client was closed.
+func (b *Backup) over() bool { return b.closed || b.client.open.Err() != nil }
+
+// failed makes an error of the backend the error of a call. After Close that is ErrClosed.
+func (b *Backup) failed(err error) error {
+	const name = "backup"
+	if b.over() {
+		return &Error{Op: name, Err: ErrClosed, Message: "the backup or the client was closed"}
+	}
+	return failed(name, err)
+}
+
+// backupContent is the content of a file of a backup.
+type backupContent struct {
+	backup  *Backup
+	content io.Reader
+}
+
+// Read implements io.Reader.
+func (c *backupContent) Read(p []byte) (n int, err error) {
+	if n, err = c.content.Read(p); err != nil && err != io.EOF {
+		err = c.backup.failed(err)
+	}
+	return n, err
 }
 
 // Close ends the backup. Idempotent.
-func (b *Backup) Close() error { return b.b.Close() }
+func (b *Backup) Close() error {
+	b.closed = true
+	return b.b.Close()
+}

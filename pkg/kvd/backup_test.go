@@ -1,10 +1,12 @@
 package kvd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +72,39 @@ func TestBackupSendsTheFilesOfACheckpoint(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.NoError(t, b.Close())
 	testwait.Until(t, func() bool { return e.Stats().Checkpoints == 0 }, "the end of the checkpoint")
+}
+
+// What a backup returns are errors of a call, also while a file is read.
+func TestErrorsOfABackup(t *testing.T) {
+	_, _, db := serveEngine(t, service.Options{})
+	for i := range 8 {
+		require.NoError(t, db.Put(t.Context(), []byte{'k', byte(i)}, make([]byte, 300_000)))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b, err := db.Backup(ctx)
+	require.NoError(t, err)
+	files := b.Info().Files
+	largest := slices.MaxFunc(files, func(a, b BackupFile) int { return cmp.Compare(a.Size, b.Size) })
+	require.Greater(t, largest.Size, int64(2<<20), "more than may be on the way before it is read")
+	_, content, err := b.Fetch(largest.Name)
+	require.NoError(t, err)
+	_, err = content.Read(make([]byte, 1))
+	require.NoError(t, err)
+	cancel()
+	_, err = io.Copy(io.Discard, content)
+	require.Equal(t, "backup", requireError(t, err).Op)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, b.Close())
+	_, _, err = b.Fetch(largest.Name)
+	require.ErrorIs(t, err, ErrClosed)
+
+	b, err = db.Backup(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, _, err = b.Fetch(largest.Name)
+	require.ErrorIs(t, err, ErrClosed)
+	require.NoError(t, b.Close())
 }
 
 // The server keeps files only for clients that take them.

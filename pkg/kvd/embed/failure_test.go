@@ -3,8 +3,12 @@ package embed
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -117,4 +121,62 @@ func TestDamageIsNamed(t *testing.T) {
 	err = openFailed("data", &fs.PathError{Op: "open", Path: "data", Err: fs.ErrPermission})
 	require.ErrorIs(t, err, kvd.ErrUnavailable)
 	require.ErrorIs(t, err, fs.ErrPermission)
+}
+
+// counted counts the files of the log that are open for reading.
+type counted struct {
+	vfs.FS
+	open atomic.Int64
+}
+
+func (c *counted) Open(name string) (vfs.File, error) {
+	f, err := c.FS.Open(name)
+	if err == nil && strings.HasSuffix(name, ".wal") {
+		c.open.Add(1)
+		f = &countedFile{File: f, closed: sync.OnceFunc(func() { c.open.Add(-1) })}
+	}
+	return f, err
+}
+
+type countedFile struct {
+	vfs.File
+	closed func()
+}
+
+func (f *countedFile) Close() error {
+	f.closed()
+	return f.File.Close()
+}
+
+// A backup that is closed in the middle of a file leaves none open, and what reading a file returns is
+// an error of a call.
+func TestABackupThatEndsInTheMiddleOfAFile(t *testing.T) {
+	disk := faultfs.Wrap(vfs.NewMem(), nil)
+	files := &counted{FS: disk}
+	db := openOn(t, files)
+	require.NoError(t, db.Put(t.Context(), []byte("k"), make([]byte, 100_000)))
+	b, err := db.Backup(t.Context())
+	require.NoError(t, err)
+	before := files.open.Load()
+	var content io.Reader
+	for range 2 {
+		for _, f := range b.Info().Files {
+			if strings.HasSuffix(f.Name, ".wal") {
+				_, content, err = b.Fetch(f.Name)
+				require.NoError(t, err)
+				require.Equal(t, before+1, files.open.Load())
+			}
+		}
+	}
+	disk.SetInjector(faultfs.FailAt(0, syscall.EIO, true, faultfs.OnKind(faultfs.Read), faultfs.OnName("*.wal")))
+	_, err = content.Read(make([]byte, 10))
+	e, ok := errors.AsType[*kvd.Error](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, "backup", e.Op)
+	disk.SetInjector(nil)
+	require.NoError(t, b.Close())
+	require.Equal(t, before, files.open.Load())
+	_, _, err = b.Fetch("STORE")
+	require.ErrorIs(t, err, kvd.ErrClosed)
+	require.NoError(t, db.Close())
 }
