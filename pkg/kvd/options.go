@@ -74,8 +74,11 @@ func newConfig(opts []Option) (config, error) {
 			return c, fmt.Errorf("%w: %s: %d, want %d to %d", ErrInvalid, check.what, check.v, check.min, check.max)
 		}
 	}
-	if c.timeout < 0 {
+	switch {
+	case c.timeout < 0:
 		return c, fmt.Errorf("%w: timeout %v is negative", ErrInvalid, c.timeout)
+	case c.logger == nil:
+		return c, fmt.Errorf("%w: the logger is nil", ErrInvalid)
 	}
 	return c, c.durability.check()
 }

@@ -28,6 +28,7 @@ func TestOpenChecksItsOptions(t *testing.T) {
 		"operations":     WithBatching(Batching{MaxOps: 1025}),
 		"bytes":          WithBatching(Batching{MaxBytes: -1}),
 		"window":         WithBatching(Batching{Window: 9}),
+		"logger":         WithLogger(nil),
 	} {
 		_, err := Open("localhost:1", o)
 		require.ErrorIs(t, err, ErrInvalid, name)
