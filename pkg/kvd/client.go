@@ -93,13 +93,14 @@ func (c *Client) enter(ctx context.Context, name string, t *Timings) (*gateStrip
 	if t != nil {
 		*t = Timings{}
 	}
+	ended := ctx.Err() // before enter: it panics if ctx is nil, and Close would wait for the call
 	in := c.calls.enter()
 	if in == nil {
 		return nil, &Error{Op: name, Err: ErrClosed}
 	}
-	if err := ctx.Err(); err != nil {
+	if ended != nil {
 		in.leave()
-		return nil, &Error{Op: name, Err: err}
+		return nil, &Error{Op: name, Err: ended}
 	}
 	return in, nil
 }

@@ -240,3 +240,15 @@ func aRestartLeavesNothingInDoubt(t *testing.T, opts ...Option) {
 	close(stop)
 	all.Wait()
 }
+
+// A call without a context panics, as in any package. If its caller recovers, Close does not wait for it.
+func TestACallThatPanickedIsNotInFlight(t *testing.T) {
+	db := openMemory(t)
+	var none context.Context
+	for name, call := range callsOf(db) {
+		assert.Panics(t, func() { _ = call(none) }, name)
+		for i := range db.calls.stripes {
+			assert.Zero(t, db.calls.stripes[i].count.Swap(0), name)
+		}
+	}
+}
