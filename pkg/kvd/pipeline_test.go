@@ -3,6 +3,7 @@ package kvd
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -148,6 +149,55 @@ func TestAPipelineThatIsCut(t *testing.T) {
 		require.NoError(t, p.Do(context.Background()))
 		assert.EqualValues(t, n, servertest.VersionOf(t, store), "each was applied once")
 		assert.Equal(t, n, store.Len())
+	})
+}
+
+// longPipeline has more writes than the budget has retries.
+func longPipeline(db *Client) *Pipeline {
+	p := db.Pipeline()
+	for i := range 10_000 {
+		p.Put(fmt.Append(nil, i), nil)
+	}
+	return p
+}
+
+// A long pipeline goes on if the server is away for a moment.
+func TestALongPipelineOutlastsARestart(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		store := servicetest.New(kv.DefaultLimits)
+		c := serve(t, store, service.Options{})
+		cut := &cuttable{dial: c.dialer}
+		var writes, dials atomic.Int32
+		store.OnWrite = func(context.Context, []*kv.Write) error {
+			if writes.Add(1) == 1 {
+				cut.cut()
+			}
+			return nil
+		}
+		db := c.open(t, append(opts, WithConns(1), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			if dials.Add(1) == 2 {
+				return nil, errDown
+			}
+			return cut.dialer(ctx, address)
+		}))...)
+		require.NoError(t, longPipeline(db).Do(t.Context()))
+		assert.Equal(t, 10_000, store.Len())
+		assert.EqualValues(t, 10_000, servertest.VersionOf(t, store), "each was applied once")
+	})
+}
+
+// A long pipeline finds the node that leads a cluster, also if it is the last one that is asked.
+func TestALongPipelineFindsTheLeader(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		l := serveAt(t, "a:1", "b:1", "c:1")
+		for _, address := range []string{"a:1", "b:1"} {
+			store := servicetest.New(kv.DefaultLimits)
+			store.OnWrite = func(context.Context, []*kv.Write) error { return &kv.NotLeaderError{Leader: 3} }
+			l.ways[address] = &cuttable{dial: serve(t, store, service.Options{}).dialer}
+		}
+		db := l.open(t, "a:1,b:1,c:1", opts...)
+		require.NoError(t, longPipeline(db).Do(t.Context()))
+		assert.Equal(t, 10_000, l.store.Len())
 	})
 }
 

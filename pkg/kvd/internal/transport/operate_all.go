@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // inFrame is an operation of OperateAll that is sent in a frame.
@@ -78,15 +79,21 @@ func (c *Network) operateAsCalls(ctx context.Context, all []*inFrame) (framed []
 }
 
 // retries returns the operations that should be tried again, and the wait before that. It sets the
-// errors of the others.
+// errors of the others. Those for which the server has done nothing are one retry for the budget: it
+// could not be reached, is stopping, or does not lead its cluster, so all share the fault, and the
+// frames of the next attempt. A refusal because of overload is a load, and costs each a retry.
 func retries(tried []*inFrame) (again []*inFrame, wait time.Duration) {
+	paid := false
 	for _, o := range tried {
 		if o.fault == nil {
 			o.tries.succeeded()
 			continue
 		}
+		shares := o.fault.undone && o.fault.reason != kvdpb.ReasonOverloaded
+		o.tries.paid = shares && paid
 		after, err := o.tries.next(o.fault)
 		if o.Err = err; err == nil {
+			paid = paid || shares
 			again = append(again, o)
 			wait = max(wait, after)
 		}

@@ -87,8 +87,8 @@ func (s *leaderSearch) succeeded() {
 }
 
 // retryBudget bounds the load of retries: each success earns a tenth of a retry. It starts full, so
-// that all calls in flight can be tried again when a server restarts, those of a pipeline too. Safe
-// for concurrent use.
+// that all calls in flight can be tried again when a server restarts, those of a pipeline too: see
+// retries. Safe for concurrent use.
 type retryBudget struct{ tenths atomic.Int64 }
 
 const (
@@ -133,6 +133,8 @@ type attempts struct {
 	// asCall: an attempt was a gRPC call, or the next one has to be, as the server forwards those
 	// to the node that leads its cluster.
 	asCall bool
+	// paid: the next retry is part of one that the budget has been charged for.
+	paid bool
 
 	// Of a write. A write without a request id is not tried again once it is in doubt.
 	write     bool
@@ -272,7 +274,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	} else {
 		a.direct = 0
 	}
-	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.client.budget.spend() {
+	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.paid && !a.client.budget.spend() {
 		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}
