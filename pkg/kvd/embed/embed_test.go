@@ -70,6 +70,19 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 	}
 }
 
+// An empty name, for example of a variable that is not set, is not the working directory.
+func TestAnEmptyNameIsNoDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("main.go", nil, 0o600))
+	for name, opts := range map[string][]embed.Option{"created": nil, "read": {embed.WithReadOnly()}, "existing": {embed.WithExisting()}} {
+		_, err := embed.Open("", opts...)
+		assert.ErrorIs(t, err, kvd.ErrInvalid, name)
+	}
+	files, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+}
+
 // The files of something else are left alone, and a new store may be where nothing is.
 func TestAStoreIsCreatedOnlyWhereNothingElseIs(t *testing.T) {
 	top := t.TempDir()

@@ -60,6 +60,9 @@ func open(dir string, opts []Option, o options, e engine.Options) (*Store, error
 	if err := o.check(); err != nil {
 		return nil, &kvd.Error{Op: "open", Err: err}
 	}
+	if dir == "" { // the engine would take the working directory
+		return nil, &kvd.Error{Op: "open", Err: kvd.ErrInvalid, Message: "the name of the directory is empty"}
+	}
 	if err := o.checkDir(e.FS, dir); err != nil {
 		return nil, openFailed(dir, err)
 	}
