@@ -62,8 +62,9 @@
 //
 // A client of several addresses finds the node that leads, and sends it all calls. A client of one
 // address reads from that node, and sends it writes, which the node has the leader perform; such a
-// write travels by itself. If the node knows no leader, or has no connection to it, a write
-// returns [ErrReadOnly]. Reads see all that was acknowledged before, on every node, unless [Stale]
+// write travels by itself. So do the writes of a client of several addresses while the node that leads
+// has none of them, after each has refused them. If the node knows no leader, or has no connection to it,
+// a write returns [ErrReadOnly]. Reads see all that was acknowledged before, on every node, unless [Stale]
 // allows them less.
 //
 // Every error is an [*Error] that matches one of the sentinels below with errors.Is, or

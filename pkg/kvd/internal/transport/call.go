@@ -211,7 +211,7 @@ func (c *Network) tryUnary(ctx context.Context, tries *attempts, call func(conte
 	// gRPC fills in the peer when the call has a stream. Without a peer nothing was sent.
 	var server peer.Peer
 	tries.timer.beginSent()
-	err := call(ctx, conn, grpc.Peer(&server))
+	err := call(tries.following(ctx), conn, grpc.Peer(&server))
 	conn.calls.Add(-1)
 	if err == nil {
 		return nil

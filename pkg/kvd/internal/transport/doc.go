@@ -21,9 +21,9 @@
 //	attempts.again      after a fault: waits, or ends the call with its error
 //
 // A server that does not lead its cluster refuses writes in frames. A client with several endpoints
-// then goes on to the next one, and says in its gRPC calls that it does; a client with one endpoint
-// attempts the write again as a gRPC call, which the server has the leader perform. Reads that may
-// lag, or name a version at least, are gRPC calls.
+// then goes on to the next one, and says in its gRPC calls that it does. A client with one endpoint, or
+// whose endpoints all say that another node leads, attempts the write again as a gRPC call, which the
+// server has the leader perform. Reads that may lag, or name a version at least, are gRPC calls.
 //
 // No caller waits for the release of a snapshot. It is sent with the next call about a snapshot, or by
 // the watchdog.
@@ -39,7 +39,7 @@
 //	P3. A call ends soon after its context, and at most two ticks of the watchdog after the
 //	    client's timeout.
 //	P4. The load of retries is bounded: by the attempts of a call, and by a budget that successes
-//	    refill.
+//	    refill. What does not cost the budget is bounded otherwise: see retries and anotherWay.
 //
 // # Order
 //

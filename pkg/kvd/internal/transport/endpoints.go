@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 
@@ -77,9 +76,12 @@ func (c *Network) moveOn(from *conn) {
 	}
 }
 
-// saysItFollows says in a call that the client goes to the node that leads a cluster itself, as it
-// does if it knows several endpoints: a node that does not lead then refuses the call, instead of
-// forwarding it.
-func saysItFollows(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return invoke(metadata.AppendToOutgoingContext(ctx, kvdpb.FollowsLeaderHeader, "1"), method, request, reply, cc, opts...)
+// following returns the context of a gRPC call, in which the client says that it goes to the node that
+// leads a cluster itself, as it does if it knows several endpoints: a node that does not lead then
+// refuses the call, instead of forwarding it.
+func (a *attempts) following(ctx context.Context) context.Context {
+	if a.client.endpoints == 1 || a.forward {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, kvdpb.FollowsLeaderHeader, "1")
 }

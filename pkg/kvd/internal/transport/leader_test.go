@@ -50,3 +50,25 @@ func TestTheOtherEndpointsAreAskedForTheLeaderAtOnce(t *testing.T) {
 	_, err := a.next(refused(kvdpb.CauseElsewhere))
 	require.ErrorIs(t, err, backend.ErrReadOnly, "no other endpoint is known")
 }
+
+// A write that each endpoint refuses, because another node leads, is then attempted as a call that the
+// first one forwards. That costs the budget nothing, and if it is in vain, there is a wait.
+func TestAWriteIsForwardedIfNoEndpointLeads(t *testing.T) {
+	c := &Network{budget: new(retryBudget), endpoints: 3}
+	c.requestIDs.init()
+	elsewhere := func() *fault {
+		f := &fault{err: backend.ErrReadOnly, reason: kvdpb.ReasonNotLeader, undone: true}
+		f.because(kvdpb.CauseElsewhere)
+		return f
+	}
+	a := c.writeAttempts(t.Context())
+	for i := range 3 {
+		wait, err := a.next(elsewhere())
+		require.NoError(t, err)
+		require.Zero(t, wait)
+		require.Equal(t, i == 2, a.forward)
+	}
+	_, err := a.next(elsewhere())
+	require.ErrorIs(t, err, backend.ErrReadOnly, "a wait costs a retry, and the budget is empty")
+	require.False(t, a.forward)
+}

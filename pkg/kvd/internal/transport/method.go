@@ -92,7 +92,7 @@ var errNoCalls = errors.New("the server takes no calls in frames")
 
 // tryInFrame attempts a call once, in a frame. It reports false if the call cannot be sent in one.
 func (c *Network) tryInFrame(ctx context.Context, tries *attempts, r *remote) (f *fault, framed bool) {
-	if r.frame == 0 || tries.asCall && c.endpoints == 1 || c.options.Unframed || proto.Size(r.request) > c.options.Frames.Bytes {
+	if r.frame == 0 || tries.asCall && (c.endpoints == 1 || tries.forward) || c.options.Unframed || proto.Size(r.request) > c.options.Frames.Bytes {
 		return nil, false
 	}
 	message, err := proto.MarshalOptions{UseCachedSize: true}.Marshal(r.request)

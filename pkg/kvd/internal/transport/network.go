@@ -74,7 +74,7 @@ func (c *Network) addEndpoint(i int, target string) error {
 		return err
 	}
 	for range options.Conns {
-		cc, err := grpc.NewClient(options.target(target), options.dialOptions(target, c.connectTimeout(), c.endpoints > 1)...)
+		cc, err := grpc.NewClient(options.target(target), options.dialOptions(target, c.connectTimeout())...)
 		if err != nil {
 			return err
 		}
@@ -103,9 +103,8 @@ const (
 	maxReceiveBytes = 80 << 20
 )
 
-// dialOptions returns the options of a gRPC connection. follows: the client goes to the node that
-// leads a cluster itself.
-func (o *Options) dialOptions(target string, connect time.Duration, follows bool) []grpc.DialOption {
+// dialOptions returns the options of a gRPC connection.
+func (o *Options) dialOptions(target string, connect time.Duration) []grpc.DialOption {
 	security := insecure.NewCredentials()
 	if o.TLS != nil {
 		security = credentials.NewTLS(o.TLS)
@@ -124,9 +123,6 @@ func (o *Options) dialOptions(target string, connect time.Duration, follows bool
 	}
 	if o.Token != nil {
 		opts = append(opts, grpc.WithPerRPCCredentials(bearer{o.Token}))
-	}
-	if follows {
-		opts = append(opts, grpc.WithUnaryInterceptor(saysItFollows))
 	}
 	if o.Dialer != nil {
 		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

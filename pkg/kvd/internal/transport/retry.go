@@ -33,7 +33,7 @@ func (c *Network) maxAttempts() int { return maxAttempts + c.endpoints - 1 }
 // A call that nodes of a cluster refuse because they do not lead waits for a leader: a cluster takes
 // up to two seconds to choose another one. If the node that refuses knows which one leads, another
 // endpoint is asked at once: each of them once, since what that node knows may be about a leader that
-// has just ended.
+// has just ended. See anotherWay.
 const (
 	// leaderAttempts bounds the attempts. With the waits they last some five seconds.
 	leaderAttempts = 48
@@ -127,12 +127,15 @@ type attempts struct {
 	via      *frameConn // that brought the answer of the last attempt, nil if none did
 	timer    callTimer  // of a call that is timed
 	cluster  bool       // a node refused the call because another one leads
-	// direct counts the attempts since the last wait that were made at once because another endpoint
-	// leads, and directs all of them.
+	// direct counts the attempts since the last wait that were made at once at another endpoint because
+	// another node leads, and directs all that were made at once.
 	direct, directs int
 	// asCall: an attempt was a gRPC call, or the next one has to be, as the server forwards those
 	// to the node that leads its cluster.
 	asCall bool
+	// forward: the next attempt, or the last one, is a call that the server forwards, although there are
+	// several endpoints, as none of them leads.
+	forward bool
 	// paid: the next retry is part of one that the budget has been charged for.
 	paid bool
 
@@ -267,18 +270,36 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 		return 0, f.error(a.doubt, a.n)
 	}
 	wait = f.retryAfter + rand.N(min(backoffBase<<min(a.n, maxDoublings), longest))
-	if f.elsewhere && a.direct < a.client.endpoints-1 {
+	atOnce := f.elsewhere && a.anotherWay()
+	if atOnce {
 		wait = f.retryAfter
-		a.direct++
 		a.directs++
 	} else {
-		a.direct = 0
+		a.direct, a.forward = 0, false
 	}
-	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.paid && !a.client.budget.spend() {
+	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !atOnce && !a.paid && !a.client.budget.spend() {
 		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}
 	return wait, nil
+}
+
+// anotherWay chooses the next attempt of a call that was refused because another node leads, and reports
+// whether there is one before the next wait: at each other endpoint and then, if the leader is none of
+// them, a write at the first one again, which has the leader perform it. The budget is not charged:
+// otherwise a client that does not know the address of the leader would soon have spent it.
+func (a *attempts) anotherWay() bool {
+	switch {
+	case a.forward: // in vain
+		return false
+	case a.direct < a.client.endpoints-1:
+		a.direct++
+		return true
+	case a.client.endpoints > 1 && a.write:
+		a.forward, a.asCall = true, true
+		return true
+	}
+	return false
 }
 
 // mayAskToForward reports whether a write that was refused in a frame, because the only server that
