@@ -59,6 +59,7 @@ var floors = map[string]float64{
 
 	"internal/memtable":   1,
 	"internal/logfile":    0.75,
+	"internal/pace":       0.75,
 	"internal/wal":        1,
 	"internal/raftlog":    1,
 	"internal/replica":    2,
@@ -102,6 +103,7 @@ var testSupport = map[string]bool{
 	"internal/testsize":                true,
 	"internal/testsize/reduced":        true,
 	"internal/partition/partitiontest": true,
+	"internal/pace/pacetest":           true,
 	"internal/testwait":                true,
 	"internal/testrelay":               true,
 	"internal/torture":                 true,
