@@ -293,7 +293,7 @@ func (d *Directory) Create(ctx context.Context, source Source, now time.Time, o 
 	}
 	t := newTransfer(o, total)
 	for _, f := range info.Files {
-		known, err := d.known(ctx, stored, f)
+		known, err := d.known(ctx, stored, f, o.Rate)
 		if err != nil {
 			return nil, err
 		}
@@ -383,14 +383,14 @@ func (d *Directory) stored(manifests []*Manifest) (map[string][]storedFile, erro
 
 // known returns the checksums with which the directory has a file of that name and length. It
 // reads the file: one that was damaged since would be part of the new backup, too.
-func (d *Directory) known(ctx context.Context, stored map[string][]storedFile, f File) (sums []uint64, err error) {
+func (d *Directory) known(ctx context.Context, stored map[string][]storedFile, f File, rate int64) (sums []uint64, err error) {
 	for _, s := range stored[strings.ReplaceAll(f.Name, "/", "-")] {
 		name := path.Join(d.dir, filesName, s.name)
 		info, err := d.fsys.Stat(name)
 		if err != nil || info.Size() != f.Size {
 			continue
 		}
-		if err := d.verifyStored(ctx, name, f.Size, s); errors.Is(err, kv.ErrCorrupt) {
+		if err := d.verifyStored(ctx, name, f.Size, s, rate); errors.Is(err, kv.ErrCorrupt) {
 			continue
 		} else if err != nil {
 			return nil, err
@@ -400,9 +400,17 @@ func (d *Directory) known(ctx context.Context, stored map[string][]storedFile, f
 	return sums, nil
 }
 
-// verifyStored verifies a file, and syncs one that an interrupted backup left.
-func (d *Directory) verifyStored(ctx context.Context, name string, size int64, s storedFile) error {
-	if err := newTransfer(Options{}, 0).verifyFile(ctx, d.fsys, name, size, s.sum); err != nil || s.whole {
+// silence is the time for which the source of a backup is left waiting while a file is
+// verified: a server ends a backup whose client is silent for 30 s.
+const silence = 10 * time.Second
+
+// verifyStored verifies a file, and syncs one that an interrupted backup left. It reads at the
+// rate of the backup, if any, or faster so that the source does not wait for longer than silence.
+func (d *Directory) verifyStored(ctx context.Context, name string, size int64, s storedFile, rate int64) error {
+	if rate > 0 {
+		rate = max(rate, size/int64(silence/time.Second))
+	}
+	if err := newTransfer(Options{Rate: rate}, 0).verifyFile(ctx, d.fsys, name, size, s.sum); err != nil || s.whole {
 		return err
 	}
 	f, err := d.fsys.OpenReadWrite(name)

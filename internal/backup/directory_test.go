@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"path"
 	"strings"
@@ -426,6 +427,39 @@ func TestADirectoryIsLockedAndIsNotForOtherFiles(t *testing.T) {
 	write(t, disk, "elsewhere/"+markerName, "kvd-backups 2\n")
 	_, err = OpenDirectory(disk, "elsewhere")
 	require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
+}
+
+// heldUp is a store whose table is sent in two halves, an hour apart.
+type heldUp struct {
+	*store
+	resumed time.Time
+}
+
+func (s *heldUp) Fetch(ctx context.Context, name string, known []uint64) (uint64, io.Reader, error) {
+	sum, r, err := s.store.Fetch(ctx, name, known)
+	if content := s.contents[name]; len(content) == 1<<20 {
+		r = io.MultiReader(strings.NewReader(content[:1<<19]), hold(func() { s.resumed = time.Now() }), strings.NewReader(content[1<<19:]))
+	}
+	return sum, r, err
+}
+
+// hold is a reader that has nothing, and takes an hour.
+type hold func()
+
+func (h hold) Read([]byte) (int, error) {
+	time.Sleep(time.Hour)
+	h()
+	return 0, io.EOF
+}
+
+// After it was held up, a backup goes on at its rate.
+func TestABackupThatWasHeldUpDoesNotCatchUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &heldUp{store: newStore("STORE", "the store", "p-0000/000001.sst", strings.Repeat("x", 1<<20))}
+		_, err := lock(t, newDisk(t)).Create(t.Context(), s, noon, Options{Rate: 128 << 10})
+		require.NoError(t, err)
+		require.InDelta(t, 4, time.Since(s.resumed).Seconds(), 0.05)
+	})
 }
 
 func TestABackupKeepsToItsRate(t *testing.T) {

@@ -22,7 +22,8 @@ func incomingDir(dir string) string { return path.Join(dir, descriptor.IncomingN
 // Receive copies the files of a source into the directory incoming of a data directory. Files
 // that an interrupted attempt has copied, and those that the store in the data directory has
 // itself, are not fetched if their contents are the same; the latter are copied from there. The
-// store does not change, and nothing else may change incoming meanwhile.
+// store does not change, and nothing else may change incoming meanwhile. The rate of o bounds what
+// is received, and apart from that what is read of these files.
 //
 // When Receive returns, all files and their names are synced, and so is the manifest, which is
 // written last: see [Incoming].
@@ -42,7 +43,7 @@ func Receive(ctx context.Context, source Source, fsys vfs.FS, dir string, now ti
 		listed[f.Name] = true
 		total += f.Size
 	}
-	r.transfer, r.local = newTransfer(o, total), newTransfer(Options{}, 0)
+	r.transfer, r.local = newTransfer(o, total), newTransfer(Options{Rate: o.Rate}, 0)
 	if err := r.begin(listed); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ type receiver struct {
 	ctx             context.Context
 	fsys            vfs.FS
 	dir             string
-	transfer, local *transfer // from the source; within this machine, which is not paced
+	transfer, local *transfer // from the source; within this machine
 	result          *Result
 }
 

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/pace/pacetest"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -92,6 +94,25 @@ func TestReceiveFetchesWhatIsMissing(t *testing.T) {
 	require.NoError(t, RemoveIncoming(fsys, "data"), "a second time")
 	_, err = fsys.Stat("data/incoming")
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// What is here already is read at the rate too: to be compared, and to be copied.
+func TestReceiveReadsAtItsRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rate, size = 256 << 10, 1 << 20
+		fsys, s := &pacetest.Meter{FS: dataDir(t)}, small()
+		s.set("p-0000/000002.sst", strings.Repeat("t", size))
+		s.set("p-0001/000002.sst", strings.Repeat("u", size))
+		put(t, fsys, "data/p-0000/000002.sst", s.contents["p-0000/000002.sst"])
+		put(t, fsys, "data/incoming/p-0001/000002.sst", s.contents["p-0001/000002.sst"])
+		r, err := Receive(t.Context(), s, fsys, "data", receivedAt, Options{Rate: rate})
+		require.NoError(t, err)
+		require.Equal(t, int64(2*size), r.ReusedBytes)
+		bytes, took := fsys.Total()
+		require.GreaterOrEqual(t, bytes, int64(3*size))
+		require.LessOrEqual(t, fsys.Most(time.Second), int64(rate*104/100+copyBytes), "%d bytes in %v", bytes, took)
+		received(t, fsys, s)
+	})
 }
 
 func TestReceiveThatFails(t *testing.T) {

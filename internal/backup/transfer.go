@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/pace"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -17,7 +17,7 @@ const copyBytes = 256 << 10
 
 // Options of everything that copies or reads files.
 type Options struct {
-	// Rate bounds the bytes that are copied a second; 0: no bound.
+	// Rate bounds the bytes that are copied a second; 0: no bound. See pace.Bucket.
 	Rate int64
 	// Digest is what the manifest of a new backup says; see Manifest.
 	Digest string
@@ -30,13 +30,12 @@ type Options struct {
 type transfer struct {
 	Options
 	total int64
-	begin time.Time
-	sent  int64 // since begin
+	pace  *pace.Bucket
 	buf   []byte
 }
 
 func newTransfer(o Options, total int64) *transfer {
-	return &transfer{Options: o, total: total, begin: time.Now(), buf: make([]byte, copyBytes)}
+	return &transfer{Options: o, total: total, pace: pace.New(o.Rate), buf: make([]byte, copyBytes)}
 }
 
 // did counts bytes that need no copying.
@@ -44,24 +43,6 @@ func (t *transfer) did(bytes int64) {
 	if t.Progress != nil {
 		t.Progress(bytes, t.total)
 	}
-}
-
-// pace waits until so many bytes more may have been copied.
-func (t *transfer) pace(ctx context.Context, bytes int) error {
-	t.sent += int64(bytes)
-	if t.Rate <= 0 {
-		return context.Cause(ctx)
-	}
-	due := time.Duration(float64(t.sent) / float64(t.Rate) * float64(time.Second))
-	if wait := due - time.Since(t.begin); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-	return context.Cause(ctx)
 }
 
 // copy copies the content of a file to w and compares its length and checksum. what names
@@ -101,7 +82,7 @@ func (t *transfer) move(ctx context.Context, w io.Writer, r io.Reader, size int6
 				return done, 0, err
 			}
 			t.did(int64(n))
-			if err := t.pace(ctx, n); err != nil {
+			if err := t.pace.Take(ctx, int64(n)); err != nil {
 				return done, 0, err
 			}
 		}
