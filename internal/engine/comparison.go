@@ -11,6 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/pace"
 )
 
 // StateDigest says what state a member of a cluster had at a version.
@@ -90,13 +91,12 @@ func (e *Engine) digestAt(ctx context.Context, p *pin) (sum uint64, err error) {
 	if err := e.sequencer.WaitVisible(ctx, p.at); err != nil {
 		return 0, err
 	}
-	pace := pacer{rate: compareRate, idle: func() int {
+	bucket := pace.NewResting(compareRate, func() int {
 		if e.budget.pressure() > 0 {
 			return compareRestBusy
 		}
 		return compareRest
-	}}
-	pace.begin()
+	})
 	unpaced := int64(0)
 	var buf []byte
 	for s.Next() {
@@ -108,7 +108,9 @@ func (e *Engine) digestAt(ctx context.Context, p *pin) (sum uint64, err error) {
 		buf = append(append(buf, i.Key...), i.Value...)
 		sum = keyhash.Sum(buf)
 		if unpaced += int64(len(buf)); unpaced >= compareStep {
-			pace.take(ctx, unpaced)
+			if err := bucket.Take(ctx, unpaced); err != nil {
+				return 0, err
+			}
 			unpaced = 0
 		}
 	}

@@ -52,9 +52,9 @@ type ReplicatedLog interface {
 	// tell each other; if a majority had another state, Member.Differs is called.
 	Compare(StateDigest)
 	// Verify reads the files of this node's part of the log, but for the one that is written to, and
-	// passes each with what is wrong with it to verified; an error of that ends it. It passes
-	// bytes to progress, which may block.
-	Verify(ctx context.Context, progress func(bytes int64), verified func(name string, err error) error) error
+	// passes each with what is wrong with it to verified; an error of that ends it. It reads them
+	// with what through returns for the file system of the log, and passes bytes to progress.
+	Verify(ctx context.Context, through func(vfs.FS) vfs.FS, progress func(bytes int64), verified func(name string, err error) error) error
 	// Full says why this member should not lead, as its disk is nearly full; empty: it may. If it
 	// leads, the log then tries to let another one lead. It does not block.
 	Full(why string)

@@ -14,8 +14,10 @@ import (
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/pace"
 	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/verify"
+	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -28,7 +30,9 @@ type ScrubStep struct {
 
 // Scrub reads every file of the running store and verifies every checksum: STORE, CLOCK, the
 // manifests, all tables and value files that were there when it began, and the log. It
-// reads at most rate bytes per second; 0 means no bound. It calls told after each block, and
+// reads at most rate bytes per second, as a pace.Bucket says; 0 means no bound. Two things are read
+// at once, because others wait for that or space is held: a manifest, and the newest segment of the
+// log, after which the scrub rests. It calls told after each block, and
 // for each place that is damaged; damage does not end it. In contrast to inspect.Check it
 // does not compare pointers into value files with the values.
 //
@@ -47,7 +51,7 @@ func (e *Engine) Scrub(ctx context.Context, rate int64, told func(ScrubStep)) er
 		return &kv.OverloadError{Reason: "scrub", RetryAfter: time.Second}
 	}
 	defer e.scrubs.asked.Unlock()
-	return e.scrub(ctx, &pacer{rate: rate}, told)
+	return e.scrub(ctx, pace.New(rate), told)
 }
 
 // scrubs are the scrubs of an engine and what they have done.
@@ -112,10 +116,9 @@ func (s *scrubs) update(change func(*ScrubStats)) {
 }
 
 // scrub verifies all files once.
-func (e *Engine) scrub(ctx context.Context, pace *pacer, told func(ScrubStep)) error {
-	s := scrub{e: e, ctx: ctx, pace: pace, told: told}
+func (e *Engine) scrub(ctx context.Context, bucket *pace.Bucket, told func(ScrubStep)) error {
+	s := scrub{e: e, ctx: ctx, pace: bucket, fs: bucket.Reads(ctx, e.opts.FS), told: told}
 	s.step.Total = e.scrubBytes()
-	pace.begin()
 	if err := s.run(); err != nil {
 		return err
 	}
@@ -145,7 +148,8 @@ func (e *Engine) scrubBytes() (sum int64) {
 type scrub struct {
 	e    *Engine
 	ctx  context.Context
-	pace *pacer
+	pace *pace.Bucket
+	fs   vfs.FS // reads take from pace
 	told func(ScrubStep)
 	step ScrubStep
 }
@@ -155,21 +159,21 @@ type scrub struct {
 func (s *scrub) run() error {
 	e := s.e
 	store := descriptor.Path(e.dir)
-	d, err := descriptor.Read(e.opts.FS, e.dir)
+	d, err := descriptor.Read(s.fs, e.dir)
 	if err == nil && (d.StoreID != e.descriptor.StoreID || d.Partitions != e.descriptor.Partitions) {
 		err = kv.Corruptf(store, -1, "is the descriptor of another store, or an older one")
 	}
 	if err := s.verified(store, err); err != nil {
 		return err
 	}
-	_, err = descriptor.ReadClock(e.opts.FS, e.dir, e.descriptor.StoreID)
+	_, err = descriptor.ReadClock(s.fs, e.dir, e.descriptor.StoreID)
 	if !errors.Is(err, fs.ErrNotExist) { // no key ever had an expiry
 		if err := s.verified(descriptor.ClockPath(e.dir), err); err != nil {
 			return err
 		}
 	}
 	if e.member != nil {
-		_, err := descriptor.ReadNode(e.opts.FS, e.dir, e.descriptor.StoreID)
+		_, err := descriptor.ReadNode(s.fs, e.dir, e.descriptor.StoreID)
 		if !errors.Is(err, fs.ErrNotExist) { // embedded, or in a test
 			if err := s.verified(descriptor.NodePath(e.dir), err); err != nil {
 				return err
@@ -233,16 +237,16 @@ func (s *scrub) fileAfter(p *partition.Partition, dir string, num, newest kv.Fil
 			next, table, values = m.Num, nil, m
 		}
 	}
-	id, fsys := uint32(p.ID()), s.e.opts.FS
+	id := uint32(p.ID())
 	switch {
 	case table != nil:
 		name := path.Join(dir, manifest.TableName(next))
-		err = verify.Table(s.ctx, fsys, name, id, table, s.progress, nil)
+		err = verify.Table(s.ctx, s.fs, name, id, table, s.progress, nil)
 		p.Verified(next, err)
 		return next, true, s.verified(name, err)
 	case values != nil:
 		name := path.Join(dir, manifest.ValuesName(next))
-		err = verify.Values(s.ctx, fsys, name, id, values, s.progress)
+		err = verify.Values(s.ctx, s.fs, name, id, values, s.progress)
 		p.Verified(next, err)
 		return next, true, s.verified(name, err)
 	}
@@ -254,7 +258,8 @@ func (s *scrub) fileAfter(p *partition.Partition, dir string, num, newest kv.Fil
 func (s *scrub) log() error {
 	e := s.e
 	if e.member != nil {
-		return s.ended(e.member.log.Verify(s.ctx, s.progress, s.verified))
+		through := func(fsys vfs.FS) vfs.FS { return s.pace.Reads(s.ctx, fsys) }
+		return s.ended(e.member.log.Verify(s.ctx, through, s.progress, s.verified))
 	}
 	if e.readOnly.Load() || e.log == nil {
 		return nil
@@ -277,6 +282,10 @@ func (s *scrub) log() error {
 		_, missing[i] = e.opts.FS.Stat(name(&sealed[i]))
 	}
 	hold.Release() // a segment that is missing from now on may have been deleted
+	s.progress(active.Size)
+	if err := s.pace.Take(s.ctx, active.Size); err != nil {
+		return err
+	}
 	for i := range sealed {
 		if err := s.segment(name(&sealed[i]), &sealed[i], missing[i]); err != nil {
 			return err
@@ -294,7 +303,7 @@ func (s *scrub) segment(name string, f *wal.SnapshotFile, missing error) error {
 	if !ok {
 		return fmt.Errorf("scrub %s: the log names a file that is no segment", name)
 	}
-	return s.verified(name, verify.Segment(s.ctx, s.e.opts.FS, name, s.e.descriptor.StoreID, num, s.progress))
+	return s.verified(name, verify.Segment(s.ctx, s.fs, name, s.e.descriptor.StoreID, num, s.progress))
 }
 
 // progress is told of bytes that were verified.
@@ -302,7 +311,6 @@ func (s *scrub) progress(bytes int64) {
 	s.step.Done = min(s.step.Done+bytes, s.step.Total)
 	s.e.scrubs.update(func(stats *ScrubStats) { stats.Bytes += uint64(bytes) })
 	s.told(s.step)
-	s.pace.take(s.ctx, bytes)
 }
 
 // verified notes the result of one file. It returns an error only if the scrub ends.

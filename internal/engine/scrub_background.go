@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/pace"
 )
 
 // The background scrub reads at a rate with which a pass takes as long as Options.ScrubInterval,
@@ -52,13 +54,13 @@ func (e *Engine) startScrubbing() {
 
 // scrubSlowly does one pass of the background scrub.
 func (e *Engine) scrubSlowly(ctx context.Context, interval time.Duration) {
-	pace := &pacer{rate: scrubRate(e.scrubBytes(), interval), idle: func() int {
+	bucket := pace.NewResting(scrubRate(e.scrubBytes(), interval), func() int {
 		if e.budget.pressure() > 0 {
 			return restShareBusy
 		}
 		return restShare
-	}}
-	err := e.scrub(ctx, pace, func(step ScrubStep) {
+	})
+	err := e.scrub(ctx, bucket, func(step ScrubStep) {
 		e.scrubs.update(func(s *ScrubStats) { s.Done, s.Total = step.Done, step.Total })
 	})
 	e.scrubs.update(func(s *ScrubStats) { s.Done, s.Total = 0, 0 })

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/pace/pacetest"
 	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -279,13 +281,11 @@ func flipByte(t testing.TB, disk *vfs.Mem, name string, at int64) {
 func TestOneScrubRunsAtATimeAndCloseEndsIt(t *testing.T) {
 	e := newScrubStore(t, scrubOptions(vfs.NewMem()))
 	begun, ended := make(chan struct{}), make(chan error, 1)
+	begin := sync.OnceFunc(func() { close(begun) })
 	go func() {
-		first := true
-		ended <- e.Scrub(context.Background(), 1, func(ScrubStep) { // a byte a second
-			if first {
-				close(begun)
-			}
-			first = false
+		ended <- e.Scrub(context.Background(), 0, func(ScrubStep) {
+			begin()
+			<-e.scrubs.life.Done()
 		})
 	}()
 	_, _ = testwait.Receive(t, begun)
@@ -304,6 +304,41 @@ func TestAScrubEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, why)
 	require.Zero(t, e.Stats().Scrubs.Passes)
 }
+
+// A scrub reads at its rate, but for the newest segment of the log, which it reads at once.
+func TestAScrubReadsAtItsRate(t *testing.T) { synctest.Test(t, aScrubReadsAtItsRate) }
+
+func aScrubReadsAtItsRate(t *testing.T) {
+	const rate, newest, manifests = 64 << 10, 192 << 10, 16 << 10
+	e, m := newMeteredStore(t, newest)
+	require.NoError(t, e.Scrub(t.Context(), rate, func(ScrubStep) {}))
+	bytes, took := m.Total()
+	require.Greater(t, bytes, int64(20*rate))
+	require.GreaterOrEqual(t, took.Seconds(), float64(bytes-largestRead-manifests)/rate-0.04, "%d bytes", bytes)
+	for _, within := range []time.Duration{time.Second, 10 * time.Second} {
+		require.LessOrEqual(t, m.Most(within), int64(rate*(within.Seconds()+0.04))+largestRead+newest+manifests, "%d bytes in %v", bytes, took)
+	}
+}
+
+// newMeteredStore opens a store with tables, value files, and a log whose newest segment has newest
+// bytes. The meter has counted nothing yet. It is for bubbles, in which nothing else is read for
+// minutes.
+func newMeteredStore(t *testing.T, newest int) (*Engine, *pacetest.Meter) {
+	t.Helper()
+	m := &pacetest.Meter{FS: vfs.NewMem()}
+	e := newScrubStore(t, scrubOptions(m))
+	for i := range 300 {
+		put(t, e, key(1000+i), strings.Repeat("v", 8<<10), buffered)
+	}
+	require.NoError(t, e.CompactAll(t.Context()))
+	put(t, e, "k", strings.Repeat("v", newest), synced)
+	synctest.Wait()
+	m.Reset()
+	return e, m
+}
+
+// largestRead is the most that tables, value files and the log read at once.
+const largestRead = 256 << 10
 
 // A store that is only read is scrubbed too, but for its log.
 func TestAScrubOfAReadOnlyStore(t *testing.T) {
@@ -349,17 +384,4 @@ func TestScrubRate(t *testing.T) {
 	} {
 		require.Equal(t, want, scrubRate(total, week), total)
 	}
-}
-
-// TestPacer goes by times that it makes up.
-func TestPacer(t *testing.T) {
-	now := time.Now()
-	p := pacer{rate: 1000, due: now, resumed: now}
-	require.Equal(t, 100*time.Millisecond, p.rest(now, 100))
-	require.Equal(t, 150*time.Millisecond, p.rest(now.Add(50*time.Millisecond), 100), "what was read before counts")
-	now = now.Add(time.Hour)
-	require.Equal(t, 100*time.Millisecond-pacerBurst, p.rest(now, 100), "an hour of rest saves up no more than the burst")
-
-	p = pacer{idle: func() int { return 9 }, due: now, resumed: now}
-	require.Equal(t, 90*time.Millisecond, p.rest(now.Add(10*time.Millisecond), 1<<30), "no rate, a tenth of the time")
 }

@@ -107,18 +107,20 @@ func CheckSegment(ctx context.Context, fsys vfs.FS, dir string, storeID, num uin
 	}
 }
 
-// Verify checks the segments of a running log that have a successor: see CheckSegment. It passes
+// Verify checks the segments of a running log that have a successor: see CheckSegment. It reads
+// them with what through returns for the file system of the log. It passes
 // the name and the result of each to verified, and ends with the first error of that. In contrast
 // to most methods it may be called from any goroutine.
-func (l *Log) Verify(ctx context.Context, progress func(bytes int64), verified func(name string, err error) error) error {
+func (l *Log) Verify(ctx context.Context, through func(vfs.FS) vfs.FS, progress func(bytes int64), verified func(name string, err error) error) error {
 	active := l.counters.active.Load()
 	nums, err := listSegments(l.opts.FS, l.opts.Dir)
 	if err != nil {
 		return err
 	}
+	fsys := through(l.opts.FS)
 	for _, num := range nums {
 		if num < active {
-			err := CheckSegment(ctx, l.opts.FS, l.opts.Dir, l.opts.StoreID, num, progress)
+			err := CheckSegment(ctx, fsys, l.opts.Dir, l.opts.StoreID, num, progress)
 			if err := verified(segmentName(l.opts.Dir, num), err); err != nil {
 				return err
 			}

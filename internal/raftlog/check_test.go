@@ -24,12 +24,15 @@ func longLog(t *testing.T) (*vfs.Mem, *Log) {
 	return disk, l
 }
 
+// direct reads a log without a wrapper.
+func direct(fsys vfs.FS) vfs.FS { return fsys }
+
 // Every bit of a segment that has a successor counts, and a check changes nothing.
 func TestSegmentsAreChecked(t *testing.T) {
 	disk, l := longLog(t)
 	verify := func() map[string]error {
 		found := map[string]error{}
-		require.NoError(t, l.Verify(t.Context(), func(int64) {}, func(name string, err error) error {
+		require.NoError(t, l.Verify(t.Context(), direct, func(int64) {}, func(name string, err error) error {
 			found[name] = err
 			return nil
 		}))
@@ -62,7 +65,7 @@ func TestSegmentsAreChecked(t *testing.T) {
 	require.NoError(t, f.Close())
 
 	ended := errors.New("enough")
-	require.Equal(t, ended, l.Verify(t.Context(), func(int64) {}, func(string, error) error { return ended }))
+	require.Equal(t, ended, l.Verify(t.Context(), direct, func(int64) {}, func(string, error) error { return ended }))
 	require.NoError(t, CheckSegment(t.Context(), disk, testDir, testStore, 999, nil), "given up meanwhile")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -14,6 +14,7 @@ import (
 	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/raftlog"
 	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -287,8 +288,8 @@ func (l *Log) Leader() (id uint64, address string) {
 }
 
 // Verify implements engine.ReplicatedLog.
-func (l *Log) Verify(ctx context.Context, progress func(bytes int64), verified func(name string, err error) error) error {
-	return l.file.Verify(ctx, progress, verified)
+func (l *Log) Verify(ctx context.Context, through func(vfs.FS) vfs.FS, progress func(bytes int64), verified func(name string, err error) error) error {
+	return l.file.Verify(ctx, through, progress, verified)
 }
 
 // Compact implements engine.ReplicatedLog.
