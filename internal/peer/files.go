@@ -25,8 +25,8 @@ const (
 	filesPerSecond = 64 << 20
 	// maxTokenBytes bounds what names a checkpoint.
 	maxTokenBytes = 1 << 10
-	// stallWait ends a transfer in which the other node neither asks for anything nor takes
-	// anything for so long: its checkpoint holds space.
+	// stallWait ends a transfer in which this node waits for so long for the other one to ask for
+	// something, or to take it: its checkpoint holds space.
 	stallWait = time.Minute
 	// maxListed bounds the files of a checkpoint.
 	maxListed = 1 << 20
@@ -92,7 +92,7 @@ type sender struct {
 	to      *member
 	ctx     context.Context
 	stream  grpc.BidiStreamingServer[peerpb.FilesRequest, peerpb.FilesResponse]
-	stalled *time.Timer
+	stalled *time.Timer // runs while the other node is waited for
 	begun   time.Time
 	sent    int64 // bytes of data
 }
@@ -180,9 +180,18 @@ func (s *sender) file(c Checkpoint, request *peerpb.FilesRequest) (err error) {
 	}
 }
 
-func (s *sender) receive() (*peerpb.FilesRequest, error) {
-	request, err := s.stream.Recv()
+// await waits for the other node, for stallWait.
+func (s *sender) await(node func() error) error {
 	s.stalled.Reset(s.network.stallWait)
+	defer s.stalled.Stop()
+	return node()
+}
+
+func (s *sender) receive() (request *peerpb.FilesRequest, err error) {
+	err = s.await(func() (err error) {
+		request, err = s.stream.Recv()
+		return err
+	})
 	return request, err
 }
 
@@ -200,9 +209,7 @@ func (s *sender) send(r *peerpb.FilesResponse) error {
 			return context.Cause(s.ctx)
 		}
 	}
-	err := s.stream.Send(r)
-	s.stalled.Reset(s.network.stallWait)
-	return err
+	return s.await(func() error { return s.stream.Send(r) })
 }
 
 // RemoteFiles is a checkpoint of another node. It implements backup.Source, for

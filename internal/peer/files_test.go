@@ -8,16 +8,19 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
+	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
 )
 
 // files is a Checkpoint in memory.
@@ -200,6 +203,58 @@ func TestFilesStall(t *testing.T) {
 		require.NoError(t, remote.Close())
 	}
 	require.ErrorContains(t, err, "took nothing for")
+}
+
+// script is a stream with requests. Each comes after a pause.
+type script struct {
+	grpc.BidiStreamingServer[peerpb.FilesRequest, peerpb.FilesResponse]
+	requests []*peerpb.FilesRequest
+	pause    time.Duration
+	sent     int
+}
+
+func (s *script) Recv() (*peerpb.FilesRequest, error) {
+	time.Sleep(s.pause)
+	if len(s.requests) == 0 {
+		return nil, io.EOF
+	}
+	r := s.requests[0]
+	s.requests = s.requests[1:]
+	return r, nil
+}
+
+func (s *script) Send(r *peerpb.FilesResponse) error {
+	s.sent += len(r.GetData())
+	return nil
+}
+
+// slow is a checkpoint whose files take an hour each to be verified, and another one to be read.
+type slow struct{ *files }
+
+func (s slow) Fetch(ctx context.Context, name string, known []uint64) (uint64, io.Reader, error) {
+	time.Sleep(time.Hour)
+	sum, r, err := s.files.Fetch(ctx, name, known)
+	return sum, io.MultiReader(cut(func() { time.Sleep(time.Hour) }), r), err
+}
+
+// The time that this node takes to verify and to read files is not that for which it waits for the
+// other one.
+func TestFilesThatTakeLong(t *testing.T) {
+	for pause, want := range map[time.Duration]error{stallWait - 1: nil, stallWait + 1: context.Canceled} {
+		synctest.Test(t, func(t *testing.T) {
+			n, to, f := &Network{stallWait: stallWait}, &member{id: 1}, checkpoint()
+			n.members.Store(&map[uint64]*member{1: to})
+			stream := &script{requests: []*peerpb.FilesRequest{{Token: []byte("token")}, {Name: "STORE"}, {Name: "CLOCK"}}, pause: pause}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s := &sender{network: n, to: to, ctx: ctx, stream: stream, stalled: time.AfterFunc(stallWait, cancel)}
+			require.NoError(t, s.run(func(context.Context, uint64, []byte) (Checkpoint, error) { return slow{f}, nil }))
+			require.Equal(t, len(f.contents["STORE"])+len(f.contents["CLOCK"]), stream.sent)
+			require.Equal(t, want, ctx.Err(), "requests after %v", pause)
+			time.Sleep(time.Hour)
+			require.Equal(t, want, ctx.Err(), "after the end")
+		})
+	}
 }
 
 // A list in several parts.
