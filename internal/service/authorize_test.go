@@ -661,10 +661,16 @@ type savedFiles struct{}
 const savedBytes = 64 << 20
 
 func (savedFiles) Info() backup.Info {
-	return backup.Info{Files: []backup.File{{Name: "table", Size: savedBytes}}}
+	return backup.Info{Files: []backup.File{{Name: "table", Size: savedBytes}, {Name: "slow", Size: savedBytes}}}
 }
 func (savedFiles) Release() {}
-func (savedFiles) Fetch(context.Context, string, []uint64) (uint64, io.Reader, error) {
+
+// Fetch verifies the file slow until ctx ends.
+func (savedFiles) Fetch(ctx context.Context, name string, _ []uint64) (uint64, io.Reader, error) {
+	if name == "slow" {
+		<-ctx.Done()
+		return 0, nil, context.Cause(ctx)
+	}
 	return 1, io.LimitReader(zeros{}, savedBytes), nil
 }
 
@@ -751,6 +757,9 @@ func TestARevokedTokenEndsStreamsOfASilentClient(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T, conn *grpc.ClientConn, ctx context.Context) (receive func() error){
 		"backup that sends": func(t *testing.T, conn *grpc.ClientConn, ctx context.Context) func() error {
 			return backup(t, conn, ctx, "table")
+		},
+		"backup that verifies": func(t *testing.T, conn *grpc.ClientConn, ctx context.Context) func() error {
+			return backup(t, conn, ctx, "slow")
 		},
 		"backup that receives": func(t *testing.T, conn *grpc.ClientConn, ctx context.Context) func() error {
 			return backup(t, conn, ctx)

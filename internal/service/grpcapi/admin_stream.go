@@ -107,10 +107,14 @@ func (c *call) endWith(stream context.Context, why error) {
 // awaitClient performs a send or receive of a long-lived stream, which waits for the client.
 // The call is killed if that takes longer than a deadline.
 func (c *call) awaitClient(io func() error) error {
-	c.busy.Store(false)
 	c.stall.Reset(c.api.server.Options().Deadline)
-	err := io()
-	c.busy.Store(true)
-	c.stall.Stop()
-	return err
+	defer c.stall.Stop()
+	return c.whileJudged(io)
+}
+
+// whileJudged performs a part of a long-lived stream, during which watchRights judges the client.
+func (c *call) whileJudged(part func() error) error {
+	c.busy.Store(false)
+	defer c.busy.Store(true)
+	return part()
 }

@@ -108,7 +108,12 @@ func (s *backupStream) send(r *kvdpb.BackupResponse) error {
 
 // sendFile answers the request for a file.
 func (s *backupStream) sendFile(c service.Checkpoint, req *kvdpb.BackupRequest) (err error) {
-	sum, content, err := c.Fetch(s.ctx, req.File, req.KnownChecksums)
+	var sum uint64
+	var content io.Reader
+	err = s.call.whileJudged(func() (err error) {
+		sum, content, err = c.Fetch(s.ctx, req.File, req.KnownChecksums)
+		return err
+	})
 	if err != nil {
 		return err
 	}
