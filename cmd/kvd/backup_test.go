@@ -164,7 +164,7 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 	p.must("backup", backups)
 	p.fill("b", 3000)
 	for _, victim := range []string{"client", "server"} {
-		slow := exec.Command(binary, "backup", backups, "--addr", p.addr, "--rate", "1MiB/s", "--timeout", testwait.Left().String())
+		slow := exec.Command(binary, "backup", backups, "--addr", p.addr, "--rate", "4MiB/s", "--timeout", testwait.Left().String())
 		slow.Env = cleanEnv()
 		var errOut bytes.Buffer
 		slow.Stderr = &errOut

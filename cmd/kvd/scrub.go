@@ -9,17 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/escape"
+	"github.com/kvd-db/kvd/internal/pace"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
-
-// scrubRate is the default of kvd scrub --rate. Guessed: a tenth of what a disk reads.
-const scrubRate = 64 << 20
 
 // errDamageFound is the result of a scrub that found damage.
 var errDamageFound = errors.New("damaged")
 
 func (a *app) scrubCommand() *cobra.Command {
-	rate := rateFlag{scrubRate}
+	rate := rateFlag{pace.DefaultRate}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "scrub",
@@ -43,7 +41,7 @@ func (a *app) scrubCommand() *cobra.Command {
 		Args: noArguments,
 	}
 	server := a.connection(cmd)
-	cmd.Flags().Var(&rate, "rate", "read at most this much a second; at least 16KiB")
+	rate.flag(cmd, "read at most this much a second; at least 16KiB")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return server.with(func(c *kvd.Client) error {

@@ -21,8 +21,8 @@ func Store(e *engine.Engine) service.Store { return store{e} }
 type store struct{ *engine.Engine }
 
 // Checkpoint adapts the engine's Checkpoint to the interface of the server.
-func (s store) Checkpoint(ctx context.Context) (service.Checkpoint, error) {
-	c, err := s.Engine.Checkpoint(ctx)
+func (s store) Checkpoint(ctx context.Context, rate int64) (service.Checkpoint, error) {
+	c, err := s.Engine.Checkpoint(ctx, rate)
 	if err != nil {
 		return nil, err
 	}

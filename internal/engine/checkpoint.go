@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"path"
@@ -16,7 +17,9 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/pace"
 	"github.com/kvd-db/kvd/internal/verify"
+	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -51,6 +54,10 @@ var errCheckpointEnded = fmt.Errorf("%w: the disk is nearly full, so the checkpo
 // the log is deleted. The engine ends it when the disk gets too full for writes, and when
 // clients delete on a full disk, because the space of these files is needed.
 //
+// K5. What Fetch and the readers that it returns read keeps to one rate, over all goroutines, as a
+// pace.Bucket says. A table or value file is read twice: to be verified, with which its checksum is
+// computed, and to be sent. A segment of the log is read once more, for the checksum.
+//
 // Safe for concurrent use.
 type Checkpoint struct {
 	e       *Engine
@@ -58,6 +65,9 @@ type Checkpoint struct {
 	began   time.Time
 	files   []backup.File
 	parts   map[string]checkpointPart // by name
+	pace    *pace.Bucket
+	life    context.Context // until Release
+	end     context.CancelFunc
 
 	mu       sync.Mutex
 	released error // why it cannot be read any more; nil: it can
@@ -69,9 +79,9 @@ type Checkpoint struct {
 // checkpointPart is the content of one file; one of the fields after size is set.
 type checkpointPart struct {
 	size   int64
-	data   []byte                      // of a small file
-	log    *wal.SnapshotFile           // of the log
-	verify func(context.Context) error // a table or value file, which is the one that the manifest names
+	data   []byte                              // of a small file
+	log    *wal.SnapshotFile                   // of the log
+	verify func(context.Context, vfs.FS) error // a table or value file, which is the one that the manifest names
 }
 
 // checkpoints are those that are open, and what is known of files that never change.
@@ -82,11 +92,13 @@ type checkpoints struct {
 	sums   map[string]uint64 // of tables and value files that were verified, by name
 }
 
-// Checkpoint returns a version of the whole store as files. The caller calls Release.
+// Checkpoint returns a version of the whole store as files. The caller calls Release. Its files are
+// read with at most rate bytes per second; 0 means no bound.
 //
 // Writers are not stopped. It takes the mutex of each partition's manifest and of the log
 // for a moment, one after the other, and waits for one sync of the log. It reads the frames
-// of one segment of the log, and keeps in memory the manifests and at most one record.
+// of one segment of the log, and keeps in memory the manifests and at most one record. It does not
+// wait for the rate, because clients wait for it: the first Fetch does.
 //
 // A member of a cluster makes a checkpoint that is the store of a single node: the log has what
 // the tables lack, and no more request ids than that. It flushes all partitions first.
@@ -94,7 +106,7 @@ type checkpoints struct {
 // Errors: *kv.OverloadError if too many are open, or a member takes more writes than it can
 // flush meanwhile; kv.ErrReadOnly if the store was opened
 // read-only; kv.ErrClosed; the error of the log after a failure.
-func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
+func (e *Engine) Checkpoint(ctx context.Context, rate int64) (_ *Checkpoint, err error) {
 	defer e.events.Guard()
 	switch {
 	case e.closed.Load():
@@ -104,9 +116,9 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 	case e.opts.ReadOnly:
 		return nil, fmt.Errorf("checkpoint: %w", errOpenedToRead)
 	case e.member != nil:
-		return e.member.checkpointAlone(ctx)
+		return e.member.checkpointAlone(ctx, rate)
 	}
-	c, err := e.newCheckpoint()
+	c, err := e.newCheckpoint(rate)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +148,7 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 	if err != nil {
 		return nil, err
 	}
+	c.pace.Owe(log[len(log)-1].Size)
 	// CLOCK is read after the version: its bound is above every time at which an expiry up
 	// to the version was decided.
 	clock, err := descriptor.ReadClock(e.opts.FS, e.dir, e.descriptor.StoreID)
@@ -154,8 +167,9 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 }
 
 // newCheckpoint registers a checkpoint that has no files yet.
-func (e *Engine) newCheckpoint() (*Checkpoint, error) {
-	c := &Checkpoint{e: e, began: time.Now(), parts: make(map[string]checkpointPart)}
+func (e *Engine) newCheckpoint(rate int64) (*Checkpoint, error) {
+	c := &Checkpoint{e: e, began: time.Now(), parts: make(map[string]checkpointPart), pace: pace.New(rate)}
+	c.life, c.end = context.WithCancel(context.Background())
 	if err := e.checkpoints.add(c); err != nil {
 		return nil, err
 	}
@@ -262,18 +276,18 @@ func (c *Checkpoint) addPartition(v *manifest.Version) {
 	name, data, current := v.Encode()
 	c.addData(path.Join(dir, name), data)
 	c.addData(path.Join(dir, manifest.CurrentName), current)
-	fsys, root := c.e.opts.FS, c.e.dir
+	root := c.e.dir
 	ignore := func(int64) {}
 	for t := range v.Tables() {
 		name := path.Join(dir, manifest.TableName(t.Num))
-		c.add(name, int64(t.Size), checkpointPart{verify: func(ctx context.Context) error {
+		c.add(name, int64(t.Size), checkpointPart{verify: func(ctx context.Context, fsys vfs.FS) error {
 			return verify.Table(ctx, fsys, path.Join(root, name), v.Partition, t, ignore, nil)
 		}})
 	}
 	for i := range v.Values {
 		m := &v.Values[i]
 		name := path.Join(dir, manifest.ValuesName(m.Num))
-		c.add(name, int64(m.Size), checkpointPart{verify: func(ctx context.Context) error {
+		c.add(name, int64(m.Size), checkpointPart{verify: func(ctx context.Context, fsys vfs.FS) error {
 			return verify.Values(ctx, fsys, path.Join(root, name), v.Partition, m, ignore)
 		}})
 	}
@@ -309,7 +323,7 @@ func (c *Checkpoint) Info() backup.Info {
 }
 
 // Fetch implements backup.Source. Before the first reading of a file, every checksum in it
-// is verified, so damage is reported and never copied.
+// is verified, so damage is reported and never copied. ctx also ends the reading of the content.
 //
 // Errors: kv.ErrClosed, or kv.ErrVersionGone, if the checkpoint has ended.
 func (c *Checkpoint) Fetch(ctx context.Context, name string, known []uint64) (sum uint64, content io.Reader, err error) {
@@ -320,13 +334,10 @@ func (c *Checkpoint) Fetch(ctx context.Context, name string, known []uint64) (su
 	}
 	sum, seen := c.e.checkpoints.sumOf(name)
 	if !seen || part.verify == nil {
-		if err := c.check(ctx, part); err != nil {
+		if sum, err = c.check(ctx, name, part); err != nil {
 			if errors.Is(err, kv.ErrCorrupt) {
 				c.e.corrupt(err)
 			}
-			return 0, nil, err
-		}
-		if sum, err = c.sum(ctx, name, part.size); err != nil {
 			return 0, nil, err
 		}
 		if part.verify != nil {
@@ -336,7 +347,7 @@ func (c *Checkpoint) Fetch(ctx context.Context, name string, known []uint64) (su
 	if slices.Contains(known, sum) {
 		return sum, nil, nil
 	}
-	r, err := c.open(name)
+	r, err := c.open(ctx, name)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -349,8 +360,8 @@ type readAtCloser interface {
 	io.Closer
 }
 
-// open opens a file for reading. What is open stays readable after Release.
-func (c *Checkpoint) open(name string) (readAtCloser, error) {
+// open opens a file for reading, until ctx ends. What is open stays readable after Release.
+func (c *Checkpoint) open(ctx context.Context, name string) (readAtCloser, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.released != nil {
@@ -358,51 +369,99 @@ func (c *Checkpoint) open(name string) (readAtCloser, error) {
 	}
 	switch part := c.parts[name]; {
 	case part.log != nil:
-		return part.log.Open()
+		return part.log.Through(c.paced(ctx)).Open()
 	case part.data != nil:
 		return memoryFile{bytes.NewReader(part.data)}, nil
 	}
-	return c.e.opts.FS.Open(path.Join(c.e.dir, name))
+	return c.pace.Reads(ctx, c.e.opts.FS).Open(path.Join(c.e.dir, name))
 }
 
-// check verifies every checksum in a file.
-func (c *Checkpoint) check(ctx context.Context, part checkpointPart) error {
+// paced returns a function that has what is read of a file system keep to the rate.
+func (c *Checkpoint) paced(ctx context.Context) func(vfs.FS) vfs.FS {
+	return func(fsys vfs.FS) vfs.FS { return c.pace.Reads(ctx, fsys) }
+}
+
+// check verifies every checksum in a file, and returns that of the whole file. It ends soon after
+// Release: a file that is open takes space, and the rate may be low.
+func (c *Checkpoint) check(ctx context.Context, name string, part checkpointPart) (_ uint64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.life, func() { cancel(c.Err()) })()
+	defer func() {
+		if ended := c.Err(); ended != nil { // then the file may have been deleted
+			err = ended
+		}
+	}()
+	s := &summing{FS: c.pace.Reads(ctx, c.e.opts.FS), sum: backup.NewSum()}
 	switch {
 	case part.log != nil:
-		return part.log.Verify(ctx)
-	case part.data != nil:
-		return nil
+		if err := part.log.Through(c.paced(ctx)).Verify(ctx); err != nil {
+			return 0, err
+		}
+	case part.verify != nil:
+		if err := part.verify(ctx, s); err != nil {
+			return 0, err
+		}
 	}
-	err := part.verify(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.released != nil { // then the file may have been deleted
-		return c.released
-	}
-	return err
+	return c.sum(ctx, name, part.size, s)
 }
 
-// sum returns the checksum of a file.
-func (c *Checkpoint) sum(ctx context.Context, name string, size int64) (_ uint64, err error) {
-	r, err := c.open(name)
+// sum returns the checksum of a file, of which a beginning may have been added up.
+func (c *Checkpoint) sum(ctx context.Context, name string, size int64, s *summing) (_ uint64, err error) {
+	r, err := c.open(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	h := backup.NewSum()
 	buf := make([]byte, 256<<10)
-	for off := int64(0); off < size; {
+	for s.end < size {
 		if err := ctx.Err(); err != nil {
 			return 0, context.Cause(ctx)
 		}
-		n, err := r.ReadAt(buf[:min(int64(len(buf)), size-off)], off)
+		n, err := r.ReadAt(buf[:min(int64(len(buf)), size-s.end)], s.end)
 		if n == 0 {
-			return 0, fmt.Errorf("read %s at offset %d: %w", name, off, err)
+			return 0, fmt.Errorf("read %s at offset %d: %w", name, s.end, err)
 		}
-		_, _ = h.Write(buf[:n]) // a hash does not fail
-		off += int64(n)
+		s.add(buf[:n], s.end)
 	}
-	return h.Sum64(), nil
+	return s.sum.Sum64(), nil
+}
+
+// summing is a file system that adds up the bytes of the one file that is opened by it, as far as
+// they are read from the beginning on without a gap. It is used by one goroutine.
+type summing struct {
+	vfs.FS
+	sum hash.Hash64
+	end int64 // of what is added up
+}
+
+// add adds up what was read at an offset.
+func (s *summing) add(b []byte, off int64) {
+	if end := off + int64(len(b)); off <= s.end && s.end < end {
+		_, _ = s.sum.Write(b[s.end-off:]) // a hash does not fail
+		s.end = end
+	}
+}
+
+// Open implements vfs.FS.
+func (s *summing) Open(name string) (vfs.File, error) {
+	f, err := s.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &summingFile{File: f, to: s}, nil
+}
+
+type summingFile struct {
+	vfs.File
+	to *summing
+}
+
+// ReadAt implements vfs.File.
+func (f *summingFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	f.to.add(p[:n], off)
+	return n, err
 }
 
 // Err returns why the checkpoint has ended, nil while its files can be read.
@@ -426,6 +485,7 @@ func (c *Checkpoint) release(why error) {
 	}
 	c.released = why
 	c.mu.Unlock()
+	c.end()
 	c.letGo()
 	s := &c.e.checkpoints
 	s.mu.Lock()

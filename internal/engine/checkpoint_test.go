@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,7 +59,7 @@ func copied(t testing.TB, c *Checkpoint) *vfs.Mem {
 
 func checkpoint(t testing.TB, e *Engine) *Checkpoint {
 	t.Helper()
-	c, err := e.Checkpoint(t.Context())
+	c, err := e.Checkpoint(t.Context(), 0)
 	require.NoError(t, err)
 	return c
 }
@@ -299,6 +301,64 @@ func TestTheCopyOfACheckpointIsALifeOfItsOwn(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
+// Whatever is read of a checkpoint keeps to its rate, also after its reader was held up.
+func TestACheckpointIsReadAtItsRate(t *testing.T) { synctest.Test(t, aCheckpointIsReadAtItsRate) }
+
+func aCheckpointIsReadAtItsRate(t *testing.T) {
+	const rate = 64 << 10
+	e, m := newMeteredStore(t, 3*rate)
+	c, err := e.Checkpoint(t.Context(), rate)
+	require.NoError(t, err)
+	defer c.Release()
+	log, _ := m.Total()
+	read := func() {
+		for i, f := range c.Info().Files {
+			if i%3 == 0 {
+				time.Sleep(5 * time.Second)
+			}
+			fetched(t, c, f.Name)
+		}
+	}
+	read()
+	bytes, took := m.Total()
+	for _, within := range []time.Duration{time.Second, 10 * time.Second} {
+		require.LessOrEqual(t, m.Most(within), int64(rate*(within.Seconds()+0.04))+largestRead+log, "%d bytes in %v", bytes, took)
+	}
+	tables, segments := int64(0), int64(0)
+	for _, f := range c.Info().Files {
+		switch path.Ext(f.Name) {
+		case ".sst", ".val":
+			tables += f.Size
+		case ".wal":
+			segments += f.Size
+		}
+	}
+	require.Greater(t, tables, int64(20*rate))
+	require.InEpsilon(t, 2*tables+4*segments, bytes, 0.1, "tables %d, log %d", tables, segments)
+	m.Reset()
+	read()
+	again, _ := m.Total()
+	require.InEpsilon(t, tables+3*segments, again, 0.1, "tables are verified once")
+}
+
+// The verification of a file ends with the checkpoint, however low the rate is.
+func TestAReleasedCheckpointIsNotVerified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newScrubStore(t, scrubOptions(vfs.NewMem()))
+		c, err := e.Checkpoint(t.Context(), 1)
+		require.NoError(t, err)
+		begin := time.Now()
+		time.AfterFunc(time.Second, func() { e.checkpoints.end(errCheckpointEnded) })
+		for _, f := range c.Info().Files {
+			if path.Ext(f.Name) == ".sst" {
+				_, _, err = c.Fetch(t.Context(), f.Name, nil)
+				require.Equal(t, errCheckpointEnded, err)
+				require.Equal(t, time.Second, time.Since(begin))
+			}
+		}
+	})
+}
+
 func TestCheckpointsAreBounded(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	put(t, e, "k", "v", synced)
@@ -306,7 +366,7 @@ func TestCheckpointsAreBounded(t *testing.T) {
 	for range maxCheckpoints {
 		all = append(all, checkpoint(t, e))
 	}
-	_, err := e.Checkpoint(t.Context())
+	_, err := e.Checkpoint(t.Context(), 0)
 	require.ErrorIs(t, err, kv.ErrOverloaded)
 	all[0].Release()
 	all[0] = checkpoint(t, e)
@@ -323,7 +383,7 @@ func TestCheckpointsAreBounded(t *testing.T) {
 	_, _, err = c.Fetch(t.Context(), "STORE", nil)
 	require.ErrorIs(t, err, kv.ErrClosed)
 	c.Release()
-	_, err = e.Checkpoint(t.Context())
+	_, err = e.Checkpoint(t.Context(), 0)
 	require.ErrorIs(t, err, kv.ErrClosed)
 }
 

@@ -23,12 +23,12 @@ const (
 // flushed first. What was committed meanwhile is in its log, which is made for it in memory:
 // the records of the cluster are those of a single node. It is no more than what fits into
 // memtables.
-func (m *member) checkpointAlone(ctx context.Context) (_ *Checkpoint, err error) {
+func (m *member) checkpointAlone(ctx context.Context, rate int64) (_ *Checkpoint, err error) {
 	e := m.e
 	if err := m.round(ctx, kv.Freshness{}); err != nil { // K1
 		return nil, err
 	}
-	c, err := e.newCheckpoint()
+	c, err := e.newCheckpoint(rate)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +56,9 @@ func (m *member) checkpointAlone(ctx context.Context) (_ *Checkpoint, err error)
 	log, err := m.tail(ctx, at, c.version)
 	if err != nil {
 		return nil, fmt.Errorf("log of a checkpoint: %w", err)
+	}
+	for i := range log {
+		c.pace.Owe(log[i].Size)
 	}
 	m.unhold(c)
 	// Read after the version: no expiry up to there was decided at a later time.

@@ -19,12 +19,12 @@ import (
 // (M3). It learns the request ids of those by that too: the position is a nameSpan old, if
 // the log reaches back so far and no node was added since. Until Release the log after the
 // position is kept.
-func (m *member) Checkpoint(ctx context.Context) (_ *Checkpoint, _ Position, err error) {
+func (m *member) Checkpoint(ctx context.Context, rate int64) (_ *Checkpoint, _ Position, err error) {
 	e := m.e
 	if err := e.Err(); err != nil {
 		return nil, Position{}, err
 	}
-	c, err := e.newCheckpoint()
+	c, err := e.newCheckpoint(rate)
 	if err != nil {
 		return nil, Position{}, err
 	}

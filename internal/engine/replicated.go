@@ -97,8 +97,9 @@ type Member interface {
 	// Configure notes the configuration that holds from an index on.
 	Configure(index, term uint64, conf []byte) error
 	// Checkpoint returns a version of the store as files, for a node that has to continue from
-	// the position with the log. It may be called concurrently with all others.
-	Checkpoint(context.Context) (*Checkpoint, Position, error)
+	// the position with the log. They are read with at most rate bytes per second. It may be called
+	// concurrently with all others.
+	Checkpoint(ctx context.Context, rate int64) (*Checkpoint, Position, error)
 	// Lead says that a tenure has begun, and Lost that it is over: no further record of it is
 	// taken. Some may still be committed.
 	Lead(Tenure)

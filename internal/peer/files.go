@@ -21,8 +21,6 @@ const (
 	// fileChunk is how much of a file one message has, and listChunk how many files.
 	fileChunk = 256 << 10
 	listChunk = 4096
-	// filesPerSecond paces what a node sends of files, so that it goes on serving.
-	filesPerSecond = 64 << 20
 	// maxTokenBytes bounds what names a checkpoint.
 	maxTokenBytes = 1 << 10
 	// stallWait ends a transfer in which this node waits for so long for the other one to ask for
@@ -40,7 +38,7 @@ type Checkpoint interface {
 
 // ServeFiles lets other members fetch the files of checkpoints. open returns the one that a
 // token names, for a node, or why it cannot be had; the other node is told. One is fetched at a
-// time.
+// time, as fast as the checkpoint lets its files be read.
 func (n *Network) ServeFiles(open func(ctx context.Context, node uint64, token []byte) (Checkpoint, error)) {
 	n.checkpoints.Store(&open)
 }
@@ -64,7 +62,7 @@ func (s *service) Files(stream grpc.BidiStreamingServer[peerpb.FilesRequest, pee
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
-	t := &sender{network: n, to: from, ctx: ctx, stream: stream, begun: time.Now()}
+	t := &sender{network: n, to: from, ctx: ctx, stream: stream}
 	t.stalled = time.AfterFunc(n.stallWait, func() {
 		cancel(status.Errorf(codes.DeadlineExceeded, "the node took nothing for %v", n.stallWait))
 	})
@@ -93,8 +91,6 @@ type sender struct {
 	ctx     context.Context
 	stream  grpc.BidiStreamingServer[peerpb.FilesRequest, peerpb.FilesResponse]
 	stalled *time.Timer // runs while the other node is waited for
-	begun   time.Time
-	sent    int64 // bytes of data
 }
 
 func (s *sender) run(open func(context.Context, uint64, []byte) (Checkpoint, error)) error {
@@ -195,19 +191,10 @@ func (s *sender) receive() (request *peerpb.FilesRequest, err error) {
 	return request, err
 }
 
-// send sends a part, at the pace of files.
+// send sends a part.
 func (s *sender) send(r *peerpb.FilesResponse) error {
 	if s.network.member(s.to.id) != s.to {
 		return status.Error(codes.PermissionDenied, "the node was removed")
-	}
-	s.sent += int64(len(r.GetData()))
-	due := time.Duration(float64(s.sent) / filesPerSecond * float64(time.Second))
-	if wait := due - time.Since(s.begun); wait > 0 {
-		select {
-		case <-time.After(wait):
-		case <-s.ctx.Done():
-			return context.Cause(s.ctx)
-		}
 	}
 	return s.await(func() error { return s.stream.Send(r) })
 }

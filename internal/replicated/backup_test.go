@@ -22,7 +22,7 @@ import (
 // restored backs a node up, restores that, and opens it as the store of a single node.
 func (n *node) restored() (*engine.Engine, *backup.Manifest) {
 	t := n.c.t
-	checkpoint, err := n.store.Checkpoint(t.Context())
+	checkpoint, err := n.store.Checkpoint(t.Context(), 0)
 	require.NoError(t, err)
 	var stream bytes.Buffer
 	m, err := backup.WriteStream(t.Context(), &stream, checkpoint, time.Now(), backup.Options{})

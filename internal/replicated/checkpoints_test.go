@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,8 @@ import (
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/pace"
+	"github.com/kvd-db/kvd/internal/pace/pacetest"
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -174,6 +177,42 @@ func TestANodeThatWasAwayGetsACheckpoint(t *testing.T) {
 		require.Equal(t, 1, c.happened("received", false), "the log was enough")
 		_, err := n.fs.Stat("data/incoming")
 		require.ErrorIs(t, err, fs.ErrNotExist)
+	})
+}
+
+// The nodes read no faster for a checkpoint of which a node is in want than its rate says: neither
+// to verify its files nor to send them.
+func TestACheckpointForANodeIsReadAtItsRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var meters []*pacetest.Meter
+		c := startCluster(t, 3, func(o *engine.Options) {
+			smallLog(o)
+			m := &pacetest.Meter{FS: o.FS}
+			meters, o.FS = append(meters, m), m
+		})
+		defer c.stop()
+		const values, size = 512, 32 << 10
+		for i := range values {
+			c.leader().put(fmt.Sprintf("large %d", i), strings.Repeat(fmt.Sprint(i%10), size))
+		}
+		n := c.follower()
+		c.lag(n)
+		time.Sleep(time.Minute)
+		others := slices.Clone(meters)
+		for _, m := range others {
+			m.Reset()
+		}
+		n.start()
+		n.awaitInstall()
+		read := int64(0)
+		for _, m := range others {
+			bytes, took := m.Total()
+			read = max(read, bytes)
+			const within, largestRead = 50 * time.Millisecond, 256 << 10
+			require.LessOrEqual(t, m.Most(within), int64(pace.DefaultRate*(within.Seconds()+0.04))+largestRead, "%d bytes in %v", bytes, took)
+		}
+		require.Greater(t, read, int64(2*values*size))
+		c.agree()
 	})
 }
 

@@ -654,7 +654,7 @@ func TestARevokedTokenEndsOpenConnections(t *testing.T) {
 // takes while the client receives nothing.
 type saved struct{ *servicetest.Store }
 
-func (saved) Checkpoint(context.Context) (service.Checkpoint, error) { return savedFiles{}, nil }
+func (saved) Checkpoint(context.Context, int64) (service.Checkpoint, error) { return savedFiles{}, nil }
 
 type savedFiles struct{}
 

@@ -130,9 +130,9 @@ type Snapshots interface {
 // Checkpointer is a Store that can be backed up.
 type Checkpointer interface {
 	// Checkpoint returns a version of the whole store as files, which holds everything
-	// acknowledged before the call. The caller releases it. One too many is
-	// kv.ErrOverloaded.
-	Checkpoint(ctx context.Context) (Checkpoint, error)
+	// acknowledged before the call. At most rate bytes of them are read per second. The caller
+	// releases it. One too many is kv.ErrOverloaded.
+	Checkpoint(ctx context.Context, rate int64) (Checkpoint, error)
 }
 
 // Checkpoint is one version of a store as files that do not change.

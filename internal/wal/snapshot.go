@@ -208,6 +208,14 @@ func cutFrame(f *frame, id logfile.ID, upTo kv.SeqNum, split func(payload []byte
 	return sealFrame(b, id, &cut), nil
 }
 
+// Through returns the file as it is read with what through returns for the file system that it is
+// on.
+func (f *SnapshotFile) Through(through func(vfs.FS) vfs.FS) *SnapshotFile {
+	g := *f
+	g.fsys = through(f.fsys)
+	return &g
+}
+
 // Open opens the file for reading. The caller closes it.
 func (f *SnapshotFile) Open() (*SnapshotReader, error) {
 	file, err := f.fsys.Open(f.path)

@@ -33,14 +33,18 @@ type BackupFile struct {
 // caller closes it; Close of the client ends it too. Until then, and as long as ctx lasts, the server keeps the files of the
 // version, which take space; it ends a backup of which it hears nothing for its deadline
 // (30 s).
-func (c *Client) Backup(ctx context.Context) (*Backup, error) {
+//
+// The store reads at most rate bytes of its files per second; 0 means 64 MiB. It reads two bytes
+// for each one that it sends, of its log three: it verifies a file before it sends it. A server older
+// than this bound reads to verify as fast as it can.
+func (c *Client) Backup(ctx context.Context, rate int64) (*Backup, error) {
 	const name = "backup"
 	in, err := c.enter(ctx, name, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer in.leave()
-	b, err := c.backend.Backup(ctx)
+	b, err := c.backend.Backup(ctx, rate)
 	if err != nil {
 		return nil, failed(name, err)
 	}

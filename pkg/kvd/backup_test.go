@@ -44,7 +44,7 @@ func TestBackupSendsTheFilesOfACheckpoint(t *testing.T) {
 	e, _, db := serveEngine(t, service.Options{})
 	require.NoError(t, db.Put(t.Context(), []byte("k"), make([]byte, 300_000)))
 	require.NoError(t, e.Flush(t.Context()))
-	b, err := db.Backup(t.Context())
+	b, err := db.Backup(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, 1, e.Stats().Checkpoints)
 	info := b.Info()
@@ -82,7 +82,7 @@ func TestErrorsOfABackup(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	b, err := db.Backup(ctx)
+	b, err := db.Backup(ctx, 0)
 	require.NoError(t, err)
 	files := b.Info().Files
 	largest := slices.MaxFunc(files, func(a, b BackupFile) int { return cmp.Compare(a.Size, b.Size) })
@@ -99,7 +99,7 @@ func TestErrorsOfABackup(t *testing.T) {
 	_, _, err = b.Fetch(largest.Name)
 	require.ErrorIs(t, err, ErrClosed)
 
-	b, err = db.Backup(t.Context())
+	b, err = db.Backup(t.Context(), 0)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	_, _, err = b.Fetch(largest.Name)
@@ -110,7 +110,7 @@ func TestErrorsOfABackup(t *testing.T) {
 // The server keeps files only for clients that take them.
 func TestABackupOfAnIdleClientEnds(t *testing.T) {
 	e, _, db := serveEngine(t, service.Options{Deadline: 2 * time.Second})
-	b, err := db.Backup(t.Context())
+	b, err := db.Backup(t.Context(), 0)
 	require.NoError(t, err)
 	testwait.Until(t, func() bool { return e.Stats().Checkpoints == 0 }, "the end of the checkpoint")
 	_, _, err = b.Fetch("STORE")
@@ -118,7 +118,7 @@ func TestABackupOfAnIdleClientEnds(t *testing.T) {
 	require.NoError(t, b.Close())
 
 	ctx, cancel := context.WithCancel(t.Context())
-	b, err = db.Backup(ctx)
+	b, err = db.Backup(ctx, 0)
 	require.NoError(t, err)
 	cancel()
 	_, _, err = b.Fetch("STORE")
@@ -132,7 +132,7 @@ func TestTooManyBackupsAreRefused(t *testing.T) {
 	var err error
 	for err == nil {
 		var b *Backup
-		if b, err = db.Backup(t.Context()); err == nil {
+		if b, err = db.Backup(t.Context(), 0); err == nil {
 			defer func() { require.NoError(t, b.Close()) }()
 		}
 	}
@@ -140,7 +140,7 @@ func TestTooManyBackupsAreRefused(t *testing.T) {
 }
 
 func TestAStoreThatCannotBeBackedUpSaysSo(t *testing.T) {
-	_, err := serve(t, nil, service.Options{}).open(t).Backup(t.Context())
+	_, err := serve(t, nil, service.Options{}).open(t).Backup(t.Context(), 0)
 	require.ErrorIs(t, err, ErrInvalid)
 	require.ErrorContains(t, err, "cannot be backed up")
 }

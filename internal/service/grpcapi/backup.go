@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -19,7 +20,7 @@ import (
 const backupChunk = 64 << 10
 
 // Backup implements the method of AdminService. The checkpoint lasts as long as the stream.
-// The client's flow control paces it; a client that neither asks for anything nor takes
+// The rate of the first request and the client's flow control pace it; a client that neither asks for anything nor takes
 // anything for as long as a deadline is cut off, because the checkpoint holds space.
 // Each part is sent only to a client that may still have it, and the backup ends within seconds
 // if that changes while the client takes nothing.
@@ -42,7 +43,7 @@ func (a *api) Backup(stream grpc.BidiStreamingServer[kvdpb.BackupRequest, kvdpb.
 	if req.File != "" {
 		return service.Invalidf("the first request of a backup asks for the header, and names no file")
 	}
-	c, err := a.server.Checkpoint(ctx)
+	c, err := a.server.Checkpoint(ctx, int64(min(req.BytesPerSecond, math.MaxInt64)))
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (s *backupStream) send(r *kvdpb.BackupResponse) error {
 func (s *backupStream) sendFile(c service.Checkpoint, req *kvdpb.BackupRequest) (err error) {
 	var sum uint64
 	var content io.Reader
-	err = s.call.whileJudged(func() (err error) {
+	err = s.call.whileJudged(func() (err error) { // the rate may make it long
 		sum, content, err = c.Fetch(s.ctx, req.File, req.KnownChecksums)
 		return err
 	})

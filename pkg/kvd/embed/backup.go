@@ -1,16 +1,18 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"io"
 
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/pace"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // Backup implements backend.Backend.
-func (l *local) Backup(ctx context.Context) (backend.Backup, error) {
-	c, err := l.engine.Checkpoint(ctx)
+func (l *local) Backup(ctx context.Context, rate int64) (backend.Backup, error) {
+	c, err := l.engine.Checkpoint(ctx, cmp.Or(max(rate, 0), pace.DefaultRate))
 	if err != nil {
 		return nil, failure(err)
 	}

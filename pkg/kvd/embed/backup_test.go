@@ -16,7 +16,7 @@ func TestABackupIsAStore(t *testing.T) {
 	db, err := embed.Memory()
 	require.NoError(t, err)
 	require.NoError(t, db.Put(t.Context(), []byte("k"), []byte("v")))
-	b, err := db.Backup(t.Context())
+	b, err := db.Backup(t.Context(), 0)
 	require.NoError(t, err)
 	require.NoError(t, db.Put(t.Context(), []byte("k"), []byte("later")))
 	dir := filepath.Join(t.TempDir(), "copy")

@@ -155,7 +155,7 @@ func TestABackupThatEndsInTheMiddleOfAFile(t *testing.T) {
 	files := &counted{FS: disk}
 	db := openOn(t, files)
 	require.NoError(t, db.Put(t.Context(), []byte("k"), make([]byte, 100_000)))
-	b, err := db.Backup(t.Context())
+	b, err := db.Backup(t.Context(), 0)
 	require.NoError(t, err)
 	before := files.open.Load()
 	var content io.Reader

@@ -12,11 +12,12 @@ import (
 )
 
 // Backup implements backend.Backend. The timeout of the client bounds the wait for the
-// header; the server verifies a file before it sends it, which takes as long as the file is.
-func (c *Network) Backup(ctx context.Context) (backend.Backup, error) {
+// header; the server verifies a file before it sends it, which takes as long as the file and the
+// rate say.
+func (c *Network) Backup(ctx context.Context, rate int64) (backend.Backup, error) {
 	tries := c.attempts(ctx)
 	for {
-		b, f := c.openBackup(ctx, &tries)
+		b, f := c.openBackup(ctx, uint64(max(rate, 0)), &tries)
 		if f == nil {
 			return b, nil
 		}
@@ -26,13 +27,13 @@ func (c *Network) Backup(ctx context.Context) (backend.Backup, error) {
 	}
 }
 
-func (c *Network) openBackup(caller context.Context, tries *attempts) (*backupStream, *fault) {
+func (c *Network) openBackup(caller context.Context, rate uint64, tries *attempts) (*backupStream, *fault) {
 	b := &backupStream{adminStream: c.beginStream(caller, tries)}
 	defer b.bound(c.options.Timeout)()
 	stream, err := b.service().Backup(b.ctx)
 	if err == nil {
 		b.stream = stream
-		err = stream.Send(new(kvdpb.BackupRequest))
+		err = stream.Send(&kvdpb.BackupRequest{BytesPerSecond: rate})
 		if errors.Is(err, io.EOF) {
 			err = nil // Recv has the reason
 		}

@@ -1019,6 +1019,9 @@ type BackupRequest struct {
 	File string `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
 	// Checksums (xxHash64) of files of that name and length that the client has.
 	KnownChecksums []uint64 `protobuf:"fixed64,2,rep,packed,name=known_checksums,json=knownChecksums,proto3" json:"known_checksums,omitempty"`
+	// In the first request: the most bytes of files that the server reads per second, to verify
+	// and to send them; 0: 64 MiB.
+	BytesPerSecond uint64 `protobuf:"varint,3,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1065,6 +1068,13 @@ func (x *BackupRequest) GetKnownChecksums() []uint64 {
 		return x.KnownChecksums
 	}
 	return nil
+}
+
+func (x *BackupRequest) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
 }
 
 // BackupResponse is a part of the answer to one request.
@@ -1733,10 +1743,11 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1b\n" +
 	"\tfirst_key\x18\x05 \x01(\fR\bfirstKey\x12\x19\n" +
-	"\blast_key\x18\x06 \x01(\fR\alastKey\"L\n" +
+	"\blast_key\x18\x06 \x01(\fR\alastKey\"v\n" +
 	"\rBackupRequest\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12'\n" +
-	"\x0fknown_checksums\x18\x02 \x03(\x06R\x0eknownChecksums\"\x8f\x01\n" +
+	"\x0fknown_checksums\x18\x02 \x03(\x06R\x0eknownChecksums\x12(\n" +
+	"\x10bytes_per_second\x18\x03 \x01(\x04R\x0ebytesPerSecond\"\x8f\x01\n" +
 	"\x0eBackupResponse\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x14.kvd.v1.BackupHeaderH\x00R\x06header\x12/\n" +
 	"\x05begin\x18\x02 \x01(\v2\x17.kvd.v1.BackupFileBeginH\x00R\x05begin\x12\x14\n" +

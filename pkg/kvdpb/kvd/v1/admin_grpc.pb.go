@@ -41,7 +41,7 @@ type AdminServiceClient interface {
 	// ClearSlowRequests empties the slow log.
 	ClearSlowRequests(ctx context.Context, in *ClearSlowRequestsRequest, opts ...grpc.CallOption) (*ClearSlowRequestsResponse, error)
 	// Backup sends the files of one version of the whole store, which stay unchanged as long
-	// as the stream lasts. The first request is empty, and is answered with the header. Each
+	// as the stream lasts. The first request names no file, and is answered with the header. Each
 	// further request names a file, and is answered with the beginning of the file and, unless
 	// its checksum is known, with its data. A client that sends no request, or takes no
 	// data, for as long as the server's deadline is cut off.
@@ -201,7 +201,7 @@ type AdminServiceServer interface {
 	// ClearSlowRequests empties the slow log.
 	ClearSlowRequests(context.Context, *ClearSlowRequestsRequest) (*ClearSlowRequestsResponse, error)
 	// Backup sends the files of one version of the whole store, which stay unchanged as long
-	// as the stream lasts. The first request is empty, and is answered with the header. Each
+	// as the stream lasts. The first request names no file, and is answered with the header. Each
 	// further request names a file, and is answered with the beginning of the file and, unless
 	// its checksum is known, with its data. A client that sends no request, or takes no
 	// data, for as long as the server's deadline is cut off.
