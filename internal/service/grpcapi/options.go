@@ -36,12 +36,11 @@ func longBytes(account int64) int64 { return int64(streamWindow(account)) / 4 * 
 func keepaliveOf(t *service.Lifetimes) keepalive.ServerParameters {
 	return keepalive.ServerParameters{
 		MaxConnectionIdle: t.ConnIdle,
-		MaxConnectionAge:  t.ConnAge,
-		// Long enough for every pipeline to reach its age, so that no connection is
-		// cut with operations in flight.
-		MaxConnectionAgeGrace: t.StreamAge + t.StreamAge/10 + t.CloseWait,
-		Time:                  t.PingAfter,
-		Timeout:               t.PingWait,
+		// An old connection takes no new calls. It ends with its last one: pipelines have an age of
+		// their own, and a backup or a scrub takes as long as its rate says.
+		MaxConnectionAge: t.ConnAge,
+		Time:             t.PingAfter,
+		Timeout:          t.PingWait,
 	}
 }
 

@@ -109,9 +109,3 @@ func TestNetOnlyHasNoSockets(t *testing.T) {
 		require.Equal(t, netOnly, service.NewConn(s, conn).Socket() == nil)
 	}
 }
-
-// No connection is cut while a pipeline may still be on it.
-func TestConnectionsOutliveTheirPipelines(t *testing.T) {
-	life := &service.New(servicetest.LimitsOnly{}, service.Options{}).Options().Lifetimes
-	assert.Greater(t, keepaliveOf(life).MaxConnectionAgeGrace, life.StreamAge+life.StreamAge/10)
-}

@@ -33,7 +33,16 @@ func TestABackupIsReadAtTheRateOfTheClient(t *testing.T) {
 	}
 }
 
-func backupAtARate(t *testing.T, rate, want int64) {
+// A backup may take longer than a connection lasts, which takes no new calls after two hours.
+func TestABackupOutlivesTheAgeOfItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		require.Greater(t, backupAtARate(t, 3<<10, 3<<10), 3*time.Hour)
+	})
+}
+
+// backupAtARate makes a backup and returns how long it took.
+func backupAtARate(t *testing.T, rate, want int64) time.Duration {
+	t.Helper()
 	const values, size, segment, largestRead = 64, 256 << 10, 64 << 10, 256 << 10
 	m := &pacetest.Meter{FS: vfs.NewMem()}
 	store, err := engine.Open("data", engine.Options{FS: m, Partitions: 1, MemtableBytes: 8 << 20, CacheBytes: 4 << 20, SegmentBytes: segment, LowDiskBytes: 1})
@@ -80,4 +89,5 @@ func backupAtARate(t *testing.T, rate, want int64) {
 		bound := int64(float64(want)*(within.Seconds()+0.04)) + largestRead + newest
 		require.LessOrEqual(t, m.Most(within), bound, "within %v, of %d bytes in %v", within, read, took)
 	}
+	return took
 }
