@@ -303,8 +303,8 @@ func TestTheLiveLineOfATrialHasItsOperations(t *testing.T) {
 	v.sample(trialLabel{"ycsb", "F", 16}, loadgen.Sample{
 		NanoTime: 3 * time.Second.Nanoseconds(), OpsPerSecond: 12345, Conflicts: 1234,
 		Operations: []loadgen.Operation{
-			{Name: "read", Kind: loadgen.Kind{Nanos: loadgen.Latency{P99: 12_000}}},
-			{Name: "read-modify-write", Kind: loadgen.Kind{Nanos: loadgen.Latency{P99: 340_000}}},
+			{Name: "read", Kind: loadgen.Kind{Count: 1, Nanos: loadgen.Latency{P99: 12_000}}},
+			{Name: "read-modify-write", Kind: loadgen.Kind{Count: 1, Nanos: loadgen.Latency{P99: 340_000}}},
 		},
 	})
 	assert.Equal(t, "A, 1 thread", trialLabel{Workload: "A", Threads: 1}.String())

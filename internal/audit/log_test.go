@@ -206,9 +206,9 @@ func TestAFileThatFollowsKeepsThePermissions(t *testing.T) {
 				fsys.SetInjector(faultfs.FailAt(0, fault, true, faultfs.OnKind(faultfs.SetAccess)))
 			}
 			var reports []error
-			l, err := audit.Open(fsys, "audit", 1000, func(err error) { reports = append(reports, err) })
+			l, err := audit.Open(fsys, "audit", 2000, func(err error) { reports = append(reports, err) })
 			require.NoError(t, err)
-			for i := range 10 {
+			for i := range 60 {
 				l.Add(audit.Event{Kind: audit.Admin, Method: fmt.Sprint(i)})
 				time.Sleep(time.Second)
 			}
