@@ -180,8 +180,8 @@ func TestANodeThatWasAwayGetsACheckpoint(t *testing.T) {
 	})
 }
 
-// The nodes read no faster for a checkpoint of which a node is in want than its rate says: neither
-// to verify its files nor to send them.
+// A node reads the files of a checkpoint for another node no faster than the rate of that: neither to
+// verify them nor to send them.
 func TestACheckpointForANodeIsReadAtItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var meters []*pacetest.Meter
