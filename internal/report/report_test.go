@@ -295,14 +295,11 @@ func TestAForestIsNotAsWideAsItsWidestInterval(t *testing.T) {
 
 // TestADiffOfFewRunsKnowsNoSpread: one run each has no interval and no spread, which is not 0.
 func TestADiffOfFewRunsKnowsNoSpread(t *testing.T) {
-	for runs, says := range map[int]string{
-		1: "<td>too few runs</td><td>&#43;0.0 %</td><td>not known</td><td>1k</td><td>1k</td><td>not known</td>",
-		2: "<td>too few runs</td><td>&#43;0.0 %</td><td>not known</td><td>1k</td><td>1k</td><td>0.704 %</td>",
-	} {
+	for runs, spread := range map[int]string{1: "not known", 2: `0\.7\d* %`} {
 		a, b := testResult(), testResult()
 		a.Cells[0].Runs, b.Cells[0].Runs = a.Cells[0].Runs[:runs], b.Cells[0].Runs[:runs]
 		html := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b)).HTML()
-		assert.Contains(t, html, says)
+		assert.Regexp(t, `<td>too few runs</td><td>&#43;0\.0 %</td><td>not known</td><td>[^<]+</td><td>[^<]+</td><td>`+spread+`</td>`, html)
 		assert.Contains(t, html, "a side has fewer than 3 runs")
 	}
 }
