@@ -156,19 +156,42 @@ func TestFiguresAreWellFormedAndDeterministic(t *testing.T) {
 	}
 }
 
-// TestLabelsOfTheXAxisDoNotOverlap reads the labels below the axis back from the SVG.
+// TestLabelsOfTheXAxisDoNotOverlap reads the labels below the axis back from the SVG, at all widths
+// from two thirds of a telephone on. Labels of categories are never left out.
 func TestLabelsOfTheXAxisDoNotOverlap(t *testing.T) {
 	label := regexp.MustCompile(`<text class="d" text-anchor="middle" x="([0-9.]+)" y="([0-9.]+)">([^<]*)</text>`)
-	for name, f := range figures() {
-		end := map[string]float64{}
-		for _, m := range label.FindAllStringSubmatch(f.SVG(), -1) {
-			x, err := strconv.ParseFloat(m[1], 64)
-			require.NoError(t, err)
-			half := textWidth(m[3]) / 2
-			if last, ok := end[m[2]]; ok {
-				assert.Greater(t, x-half, last, "%s: %s", name, m[3])
+	all := figures()
+	all["stages"] = &Figure{
+		X:      Axis{Kind: Categories, Names: []string{"p0 to p50: 11.2 µs", "p50 to p99: 124 µs", "p99 to p99.9: 2.13 ms", "over p99.9: 103.6 ms"}},
+		Panels: []Panel{{Y: Axis{Format: Percent}, Marks: []Mark{&Bars{X: []float64{0, 1, 2, 3}, Stacked: true, Layers: []Layer{{"Sync", 0, []float64{1, 1, 1, 1}}}}}}},
+	}
+	all["an unbreakable name"] = &Figure{X: Axis{Kind: Categories, Names: []string{"scrambledzipfian", "uniform", "sequential"}}, Panels: []Panel{{}}}
+	all["another one"] = &Figure{X: Axis{Kind: Categories, Names: []string{"uniform", "sequential", "scrambledzipfianscrambledzipfian"}}, Panels: []Panel{{}}}
+	for name, f := range all {
+		for f.Width = 240; f.Width <= 1200; f.Width += 7 {
+			end, shown := map[string]float64{}, ""
+			for _, m := range label.FindAllStringSubmatch(f.SVG(), -1) {
+				x, err := strconv.ParseFloat(m[1], 64)
+				require.NoError(t, err)
+				half := textWidth(m[3]) / 2
+				if last, ok := end[m[2]]; ok {
+					gap := float64(leastGap)
+					if f.X.Kind != Categories || name == "stages" && f.Width >= slimWidth {
+						gap = labelGap
+					}
+					require.GreaterOrEqual(t, x-half-last, gap-0.11, "%s, %v wide: %s", name, f.Width, m[3]) // of rounded coordinates
+				}
+				end[m[2]] = x + half
+				require.LessOrEqual(t, x+half, f.Width, "%s, %v wide: %s", name, f.Width, m[3])
+				shown += m[3]
 			}
-			end[m[2]] = x + half
+			if f.X.Kind == Categories {
+				letters := 0
+				for _, name := range f.X.Names {
+					letters += len(strings.ReplaceAll(name, " ", ""))
+				}
+				require.GreaterOrEqual(t, len(strings.ReplaceAll(shown, " ", "")), letters, "%s, %v wide: a label is missing", name, f.Width)
+			}
 		}
 	}
 }

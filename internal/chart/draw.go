@@ -22,6 +22,8 @@ const (
 	yLabelWidth  = 20
 	tickDistance = 7  // between a tick's label and the axis
 	tickRow      = 14 // of a label below the x axis that has several
+	labelGap     = 8  // between labels beside each other there
+	leastGap     = 4  // ... of which one cannot be broken
 
 	// Sizes of text. The title is bold, so it is as wide as text of 16.
 	titleSize = 16
@@ -198,29 +200,73 @@ func (d *plot) yAxis() {
 	}
 }
 
-// xAxis labels as many ticks as fit beside each other, and returns how many rows the labels have
-// at most.
+// xAxis labels as many ticks as fit beside each other, and all categories. It returns how many rows
+// the labels have at most.
 func (d *plot) xAxis(y float64) int {
+	ticks := d.x.ticks()
+	labels := make([][]string, len(ticks))
+	for i, t := range ticks {
+		labels[i] = []string{t.label}
+	}
+	if d.x.axis.Kind == Categories {
+		labels = breakNames(d.x.axis.Names, d.x.step())
+	}
 	end, most := math.Inf(-1), 1
-	for _, t := range d.x.ticks() {
-		x := d.x.at(t.value)
+	for i, t := range ticks {
+		x, half := d.x.at(t.value), widest(labels[i])/2
 		d.line("a", x, y, x, y+4)
-		rows, half := []string{t.label}, 0.0
-		if d.x.axis.Kind == Categories {
-			rows = breakName(t.label, d.x.step())
-		}
-		for _, row := range rows {
-			half = max(half, textWidth(row)/2)
-		}
-		if x-half > end && x+half <= d.left+d.width+rightMargin {
-			for i, row := range rows {
-				d.text("d", "middle", x, y+16+tickRow*float64(i), row)
+		if d.x.axis.Kind == Categories || x-half >= end && x+half <= d.left+d.width+rightMargin {
+			for row, text := range labels[i] {
+				d.text("d", "middle", x, y+16+tickRow*float64(row), text)
 			}
-			end = x + half + 4
-			most = max(most, len(rows))
+			end = x + half + labelGap
+			most = max(most, len(labels[i]))
 		}
 	}
 	return most
+}
+
+// widest returns the width of the widest row.
+func widest(rows []string) (width float64) {
+	for _, row := range rows {
+		width = max(width, textWidth(row))
+	}
+	return width
+}
+
+// breakNames breaks the names of columns beside each other into rows, each so that they are labelGap
+// apart. A part that cannot be broken, and is wider than its column, may reach into the next one; if it
+// would come closer than leastGap to the name there, the wider one of the two is broken anywhere, and if
+// need be both. So is the last one if it would leave the figure.
+func breakNames(names []string, step float64) [][]string {
+	labels := make([][]string, len(names))
+	for i, name := range names {
+		labels[i] = breakName(name, step-labelGap)
+	}
+	tooClose := func(i int) bool { return widest(labels[i-1])/2+widest(labels[i])/2+leastGap > step }
+	for i := 1; i < len(labels); i++ {
+		wider, other := i-1, i
+		if widest(labels[i]) > widest(labels[i-1]) {
+			wider, other = i, i-1
+		}
+		for _, n := range []int{wider, other} {
+			if tooClose(i) {
+				labels[n] = breakAnywhere(labels[n], step-leastGap)
+			}
+		}
+	}
+	if last := len(labels) - 1; last >= 0 && widest(labels[last]) > step+2*rightMargin {
+		labels[last] = breakAnywhere(labels[last], step-leastGap)
+	}
+	return labels
+}
+
+// breakAnywhere breaks the rows that are wider than a column.
+func breakAnywhere(rows []string, width float64) (broken []string) {
+	for _, row := range rows {
+		broken = append(broken, pack(strings.Split(row, ""), "", func(row string) bool { return textWidth(row) <= width })...)
+	}
+	return broken
 }
 
 // legend writes the names of the panel's series, in rows, and returns where the plot
