@@ -35,8 +35,9 @@ type membership struct {
 	follows       *follower
 
 	// Of tend alone.
-	noted    descriptor.Node // what NODE says
-	notNoted string          // why NODE was not written last; empty: it was
+	noted       descriptor.Node // what NODE says
+	notNoted    string          // why NODE was not written last; empty: it was
+	notPromoted string          // why a learner was not promoted last
 }
 
 var (
@@ -446,7 +447,10 @@ func (s *process) promote(ctx context.Context, m *membership) {
 	defer cancel()
 	switch node, err := m.log.Promote(ctx); {
 	case err != nil && ctx.Err() == nil && !errors.Is(err, kv.ErrNotLeader) && !errors.Is(err, kv.ErrOverloaded) && !errors.Is(err, kv.ErrClosed):
-		s.log.Warn("a node that has caught up does not become a voter yet", zap.Error(err))
+		if err.Error() != m.notPromoted {
+			m.notPromoted = err.Error()
+			s.log.Warn("a node that has caught up does not become a voter yet", zap.Error(err))
+		}
 	case node != 0:
 		s.log.Info("a node has caught up, and votes now", zap.Uint64("node", node))
 	}

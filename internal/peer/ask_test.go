@@ -3,9 +3,11 @@ package peer
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/testwait"
@@ -60,6 +62,24 @@ func TestAnExpelledNodeLearnsIt(t *testing.T) {
 		_, err := n1.Ask(t.Context(), 2, &peerpb.AskRequest{})
 		return errors.Is(err, ErrExpelled)
 	})
+	require.Empty(t, to2.all())
+}
+
+// A node sends nothing to another one that answers with another data directory than it had.
+func TestAnotherDirectoryGetsNothing(t *testing.T) {
+	n1, _, _, to2, p := pair(t, func(o *Options) { o.Store = 10 + o.Node })
+	n1.Judge(func(node, store uint64) error {
+		if node == 2 && store == 12 {
+			return errors.New("node 2 has another directory now")
+		}
+		return nil
+	})
+	p.setCut(true)
+	disconnected(t, n1)
+	p.setCut(false)
+	testwait.Until(t, func() bool { return strings.Contains(n1.Status()[0].Why, "node 2 has another directory now") })
+	n1.Send([]*pb.Message{{To: new(uint64(2)), From: new(uint64(1)), Type: pb.MsgApp.Enum()}})
+	require.False(t, n1.Status()[0].Connected)
 	require.Empty(t, to2.all())
 }
 

@@ -55,7 +55,7 @@
 //
 // A Hello also tells the random id of the data directory. A node that was removed, or that
 // comes with another directory than it had, is refused for good, and learns that
-// ([Network.Judge], [ErrExpelled]).
+// ([Network.Judge], [ErrExpelled]). Nor is anything sent to a node that answers with another one.
 //
 // # Questions
 //

@@ -74,7 +74,7 @@ func (n *Network) calls(to uint64, lane peerpb.Lane) identity {
 
 // answers returns what this node says to a caller.
 func (n *Network) answers(hello identity) identity {
-	return identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout, first: n.first}
+	return identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout, store: n.options.Store, first: n.first}
 }
 
 func (i identity) metadata() metadata.MD {

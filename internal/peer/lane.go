@@ -126,7 +126,10 @@ func (l *lane) open(ctx context.Context) (grpc.ClientStreamingClient[peerpb.Pack
 	if err != nil {
 		return nil, explain(err)
 	}
-	return stream, checkAnswer(header, me)
+	if err := checkAnswer(header, me); err != nil {
+		return stream, err
+	}
+	return stream, l.network.judgeAnswer(header)
 }
 
 // checkAnswer checks the Hello with which a node answers.
@@ -142,6 +145,20 @@ func checkAnswer(header metadata.MD, me identity) error {
 		return err
 	}
 	return hello.began(me.from, me.first)
+}
+
+// judgeAnswer refuses a node that answers with another data directory than it had: what is sent to it
+// follows what it has lost. It learns by its own calls that it must not take part.
+func (n *Network) judgeAnswer(header metadata.MD) error {
+	judge := n.judge.Load()
+	if judge == nil {
+		return nil
+	}
+	hello, err := readHello(header)
+	if err != nil {
+		return err
+	}
+	return (*judge)(hello.from, hello.store)
 }
 
 // send sends what comes into the queue.

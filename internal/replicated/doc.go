@@ -68,14 +68,17 @@
 //	G1. An id is given to one node ([Log.Add]): the leader takes the next one on the goroutine of
 //	    its loop, when it has applied all configurations before.
 //	G2. A node that was removed, or comes with another data directory than it has told, is refused
-//	    by every node that knows so ([Log.Judge]). It may have forgotten what it voted for.
+//	    by every node that knows so ([Log.Judge]). It may have forgotten what it voted for. Until
+//	    the log knows the directory, the first one with which it has called counts, on each node.
 //	G3. A new node begins where the history begins, with the voters of then. So it gets the log
 //	    from there on, and asks for no votes before it has applied the entry that makes it a
 //	    voter. It votes for a candidate that has applied that entry, and asks it. If
 //	    the history begins with data (see "A store with data"), a new node begins with an empty
 //	    log, and gets a checkpoint.
-//	G4. A learner that is close to the leader for a second becomes a voter ([Log.Promote]). The
-//	    node that it replaces is removed by the same joint change.
+//	G4. A learner that is close to the leader for a second becomes a voter ([Log.Promote]), if the
+//	    log knows its data directory and it has called the leader with no other one: what it has
+//	    acknowledged counts for a majority from then on. The node that it replaces is removed by
+//	    the same joint change.
 //
 //	G5. A node gets another address for the others by a change that tells it ([Log.Move]). Each node
 //	    connects to it there when it has applied that. So the change is made only while the other

@@ -48,6 +48,7 @@ type node struct {
 	c     *cluster
 	id    uint64
 	fs    *vfs.Mem
+	lost  atomic.Uint64  // how often its directory was replaced by an empty one
 	store *engine.Engine // of the goroutine of the test; others call now
 	joins bool           // it is none of the first nodes
 	dead  atomic.Bool    // its power is lost: no message leaves
@@ -56,6 +57,9 @@ type node struct {
 	log     *Log
 	running *engine.Engine
 }
+
+// directory returns the random id of the data directory.
+func (n *node) directory() uint64 { return n.id<<32 + n.lost.Load() + 1 }
 
 // now returns the store, nil while the node is stopped.
 func (n *node) now() *engine.Engine {
@@ -167,7 +171,7 @@ func (n *node) Send(messages []*pb.Message) {
 		to.mu.Lock()
 		log := to.log
 		to.mu.Unlock()
-		if !lost && log != nil {
+		if !lost && log != nil && log.Judge(n.id, n.directory()) == nil && n.judges(to) {
 			m = proto.Clone(m).(*pb.Message)
 			if tamper != nil {
 				tamper(m.GetTo(), m)
@@ -175,6 +179,14 @@ func (n *node) Send(messages []*pb.Message) {
 			log.Deliver(m)
 		}
 	}
+}
+
+// judges reports whether this node sends to another one, as far as it knows that.
+func (n *node) judges(to *node) bool {
+	n.mu.Lock()
+	log := n.log
+	n.mu.Unlock()
+	return log != nil && log.Judge(to.id, to.directory()) == nil
 }
 
 // exchange is Config.Exchange: it loses nothing on the way to a node that runs.

@@ -72,6 +72,7 @@ type Log struct {
 	comparer    comparer
 	full        atomic.Pointer[string] // why this node should not lead; nil or empty: it may
 	handedOver  [2]atomic.Uint64       // because of a slow disk, and of a full one
+	met      met
 	caring      sync.WaitGroup         // the comparer, and care
 	end         context.CancelFunc     // of those; nil: they do not run
 

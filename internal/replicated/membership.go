@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -39,7 +40,33 @@ func (l *Log) Judge(node, store uint64) error {
 	case c.removed(node):
 		return fmt.Errorf("node %d was removed from the cluster, and ids are not used again: its machine can only join as a new node, with an empty directory (kvd cluster join)", node)
 	}
-	return c.Nodes[node].checkStore(node, store)
+	n, member := c.Nodes[node]
+	if member && n.Store == 0 {
+		n.Store = l.met.first(node, store)
+	}
+	return n.checkStore(node, store)
+}
+
+// met has the data directories with which nodes have called this one before the log knew theirs. Until
+// then a node may have acknowledged entries to this one, and with another directory it lacks them.
+type met struct {
+	mu     sync.Mutex
+	stores map[uint64]uint64 // by node; of members alone, so it is small
+}
+
+// first returns the directory with which a node has called first, which is store if this is the first
+// call; 0: it has told none yet.
+func (m *met) first(node, store uint64) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if first := m.stores[node]; first != 0 || store == 0 {
+		return first
+	}
+	if m.stores == nil {
+		m.stores = map[uint64]uint64{}
+	}
+	m.stores[node] = store
+	return store
 }
 
 // checkStore returns an error if the node has another data directory than it had.
@@ -47,7 +74,7 @@ func (n Node) checkStore(id, store uint64) error {
 	if n.Store == 0 || store == 0 || n.Store == store {
 		return nil
 	}
-	return fmt.Errorf("node %d has another data directory than the one with which it has voted: a node that has lost its data, or is a copy, must not take part under its old id; "+
+	return fmt.Errorf("node %d has another data directory than the one with which it has taken part: a node that has lost its data, or is a copy, must not take part under its old id; "+
 		"use that directory again, or replace the node: kvd cluster join --replace %d, with an empty directory", id, id)
 }
 
@@ -306,10 +333,13 @@ const (
 )
 
 // Promote makes a learner that has caught up a voter, if this node leads; the node that it
-// replaces is removed with the same change. It returns the learner, 0 if there is none. It is
-// called by one goroutine, every PromoteEvery.
+// replaces is removed with the same change. A learner becomes none before the log knows its data
+// directory: from then on it cannot come with another one, which would lack what it has
+// acknowledged. Promote returns the learner, 0 if there is none. It is called by one goroutine,
+// every PromoteEvery.
 //
-// Errors: those of replica.Loop.Reconfigure. The next call tries again.
+// Errors: kv.ErrInvalidArgument if the learner has called this node with another directory than the
+// log knows; those of replica.Loop.Reconfigure. The next call tries again.
 func (l *Log) Promote(ctx context.Context) (promoted uint64, err error) {
 	status := l.Status()
 	if !status.Leading || len(status.Applied.Conf.GetLearners()) == 0 {
@@ -323,7 +353,8 @@ func (l *Log) Promote(ctx context.Context) (promoted uint64, err error) {
 	due := uint64(0)
 	caughtUp := map[uint64]int{}
 	for _, m := range members {
-		if m.Learner && m.Recent && m.Match > 0 && m.Match+promoteLag >= status.Applied.Index {
+		known := l.Configuration().Nodes[m.ID].Store != 0
+		if m.Learner && m.Recent && known && m.Match > 0 && m.Match+promoteLag >= status.Applied.Index {
 			caughtUp[m.ID] = l.caughtUp[m.ID] + 1
 			if due == 0 && caughtUp[m.ID] >= promoteCalls {
 				due = m.ID
@@ -334,8 +365,12 @@ func (l *Log) Promote(ctx context.Context) (promoted uint64, err error) {
 		return 0, nil
 	}
 	err = l.reconfigure(ctx, func(c *Configuration) (string, []replica.Change, error) {
+		learner := c.Nodes[due]
+		if err := learner.checkStore(due, l.met.first(due, 0)); err != nil { // it has acknowledged entries with that
+			return "", nil, fmt.Errorf("%w: %w", kv.ErrInvalidArgument, err)
+		}
 		changes := []replica.Change{{Kind: replica.Promote, Node: due}}
-		old := c.Nodes[due].Replaces
+		old := learner.Replaces
 		if _, there := c.Nodes[old]; there {
 			changes = append(changes, replica.Change{Kind: replica.Remove, Node: old})
 		}

@@ -30,8 +30,18 @@ func (c *cluster) add(peer string, replaces uint64) *node {
 	return n
 }
 
+// introduce tells the cluster the directory of a node, as the node itself does.
+func (c *cluster) introduce(id uint64) error {
+	n, leader := c.nodes[id-1], c.leader()
+	if err := leader.log.Judge(id, n.directory()); err != nil {
+		return err
+	}
+	return leader.log.Describe(c.t.Context(), id, Node{Store: n.directory()})
+}
+
 // promoted waits until a node votes.
 func (c *cluster) promoted(id uint64) {
+	require.NoError(c.t, c.introduce(id))
 	for range 200 {
 		time.Sleep(PromoteEvery)
 		for _, n := range c.nodes {
@@ -105,7 +115,7 @@ func TestANodeJoinsByACheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCluster(t, 1, smallLog)
 		defer c.stop()
-		require.NoError(t, c.leader().log.Describe(t.Context(), 1, Node{Peer: "one:1", Client: "one:2", Store: 11}))
+		require.NoError(t, c.leader().log.Describe(t.Context(), 1, Node{Peer: "one:1", Client: "one:2", Store: c.nodes[0].directory()}))
 		c.giveUpLog(1)
 		n := c.add("two:1", 0)
 		n.start()
@@ -114,7 +124,7 @@ func TestANodeJoinsByACheckpoint(t *testing.T) {
 		c.promoted(2)
 		c.fill(0, 10)
 		c.agree()
-		want := map[uint64]Node{1: {Peer: "one:1", Client: "one:2", Store: 11}, 2: {Peer: "two:1"}}
+		want := map[uint64]Node{1: {Peer: "one:1", Client: "one:2", Store: c.nodes[0].directory()}, 2: {Peer: "two:1", Store: n.directory()}}
 		require.Equal(t, want, n.log.Configuration().Nodes)
 		require.Equal(t, uint64(3), n.log.Configuration().Next)
 		require.Error(t, n.log.Judge(1, 12))
@@ -145,25 +155,92 @@ func TestANodeIsReplaced(t *testing.T) {
 	})
 }
 
+// A learner has acknowledged all of the log, and its directory is replaced by an empty one before the
+// log knows it. It does not become a voter: it would count for a majority with entries that it lacks.
+func TestALearnerWithAnotherDirectoryIsNotPromoted(t *testing.T) {
+	for name, introduced := range map[string]bool{"before it was known": false, "after it was known": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startCluster(t, 3, nil)
+				defer c.stop()
+				c.fill(0, 40)
+				n := c.add("four:1", 0)
+				n.start()
+				c.agree()
+				if introduced {
+					require.NoError(t, c.introduce(4))
+				}
+				n.stop()
+				n.fs = vfs.NewMem()
+				n.lost.Store(1)
+				n.start()
+				require.ErrorContains(t, c.introduce(4), "another data directory")
+				for range 4 * promoteCalls {
+					time.Sleep(PromoteEvery)
+					promoted, err := c.leader().log.Promote(t.Context())
+					require.NoError(t, err)
+					require.Zero(t, promoted)
+				}
+				require.Equal(t, []uint64{1, 2, 3}, c.votersNow())
+				n.stop() // as its process ends: it is told that it must not take part
+				next := c.add("five:1", 4)
+				next.start()
+				c.promoted(5)
+				c.agree()
+			})
+		})
+	}
+}
+
+// A learner does not become a voter whose directory is not the one with which it has acknowledged
+// entries to this leader, also if the log has come to know it by an earlier leader.
+func TestALearnerThatTheLogKnowsOtherwiseIsNotPromoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		n := c.add("four:1", 0)
+		n.start()
+		c.agree()
+		leader := c.leader()
+		for range 2 * promoteCalls {
+			time.Sleep(PromoteEvery)
+			promoted, err := leader.log.Promote(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, promoted, "the log does not know its directory")
+		}
+		require.NoError(t, leader.log.Describe(t.Context(), 4, Node{Store: 99}))
+		err := error(nil)
+		for range 2 * promoteCalls {
+			if _, err = leader.log.Promote(t.Context()); err != nil {
+				break
+			}
+		}
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "kvd cluster join --replace 4")
+		require.Equal(t, []uint64{1, 2, 3}, c.votersNow())
+	})
+}
+
 // A node tells its addresses and its data directory, and cannot come with another one.
 func TestANodeIsKnownByItsDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCluster(t, 3, nil)
 		defer c.stop()
 		leader := c.leader()
-		says := Node{Client: "two:9", Store: 22}
+		directory := c.nodes[1].directory()
+		says := Node{Client: "two:9", Store: directory}
 		require.False(t, leader.log.Configuration().Known(2, says))
 		require.NoError(t, leader.log.Describe(t.Context(), 2, says))
 		require.NoError(t, leader.log.Describe(t.Context(), 2, says), "it is known")
 		require.True(t, leader.log.Configuration().Known(2, says))
 		require.NoError(t, leader.log.Describe(t.Context(), leader.id, Node{Client: "lead:9"}))
-		require.ErrorIs(t, leader.log.Describe(t.Context(), 2, Node{Store: 23}), kv.ErrInvalidArgument)
+		require.ErrorIs(t, leader.log.Describe(t.Context(), 2, Node{Store: directory + 1}), kv.ErrInvalidArgument)
 		require.ErrorIs(t, leader.log.Describe(t.Context(), 9, says), kv.ErrInvalidArgument)
 		synctest.Wait()
 		for _, n := range c.nodes {
-			require.NoError(t, n.log.Judge(2, 22))
+			require.NoError(t, n.log.Judge(2, directory))
 			require.NoError(t, n.log.Judge(2, 0), "it does not tell")
-			require.ErrorContains(t, n.log.Judge(2, 23), "another data directory")
+			require.ErrorContains(t, n.log.Judge(2, directory+1), "another data directory")
 		}
 		other := c.follower()
 		_, err := other.store.Put(t.Context(), []byte("k"), nil, kv.WriteOptions{})
