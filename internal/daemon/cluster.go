@@ -61,7 +61,8 @@ func (c *Config) checkCluster() error {
 	case c.Cluster && c.Dev:
 		return fmt.Errorf("%w: --cluster needs a store on disk; leave out --dev", ErrUsage)
 	case c.Cluster && c.Archive != "":
-		return fmt.Errorf("%w: a node of a cluster has no archive yet; leave out --archive", ErrUsage)
+		return fmt.Errorf("%w: a node of a cluster has no archive, since that is made of the log of a single node: leave out --archive, and run kvd backup of a node as often as writes may be lost "+
+			"if all nodes are: it copies only what is new", ErrUsage)
 	}
 	return nil
 }

@@ -310,11 +310,11 @@ func TestAConversionIsFinished(t *testing.T) {
 
 func TestClusterSettings(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"pass --cluster too":              func(c *Config) { c.ClusterListen = "127.0.0.1:1" },
-		"--cluster-advertise":             func(c *Config) { c.ClusterAdvertise = "db1:7070" },
-		"give all, or none":               func(c *Config) { c.Cluster, c.ClusterCert = true, "x" },
-		"leave out --dev":                 func(c *Config) { c.Cluster, c.Dev = true, true },
-		"leave out --archive":             func(c *Config) { c.Cluster, c.Archive = true, "x" },
+		"pass --cluster too":  func(c *Config) { c.ClusterListen = "127.0.0.1:1" },
+		"--cluster-advertise": func(c *Config) { c.ClusterAdvertise = "db1:7070" },
+		"give all, or none":   func(c *Config) { c.Cluster, c.ClusterCert = true, "x" },
+		"leave out --dev":     func(c *Config) { c.Cluster, c.Dev = true, true },
+		"made of the log of a single node: leave out --archive, and run kvd backup": func(c *Config) { c.Cluster, c.Archive = true, "x" },
 		"are for a node of a cluster":     func(c *Config) { c.ClusterCA = "x" },
 		"0.0.0.0 means no single machine": func(c *Config) { c.Cluster, c.ClusterAdvertise = true, "0.0.0.0:7070" },
 	} {

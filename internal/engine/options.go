@@ -155,7 +155,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.MemtableBytes < 64<<10:
 		return o, fmt.Errorf("%w: %d bytes for memtables, want at least 64 KiB", kv.ErrInvalidArgument, o.MemtableBytes)
 	case o.Replicated != nil && (o.ReadOnly || o.Archive.Dir != ""):
-		return o, fmt.Errorf("%w: a member of a cluster can neither be opened read-only nor archive its log yet", kv.ErrInvalidArgument)
+		return o, fmt.Errorf("%w: a member of a cluster can neither be opened read-only nor archive its log: see package replicated", kv.ErrInvalidArgument)
 	case o.ValueThreshold < 0:
 		return o, fmt.Errorf("%w: value threshold of %d bytes, want at least 0", kv.ErrInvalidArgument, o.ValueThreshold)
 	}

@@ -167,7 +167,15 @@
 //
 // # Not here yet
 //
-//   - Archives and opening for reading only are refused on a member.
+//   - Opening for reading only is refused on a member, and so is an archive. An archive is made of the
+//     frames of a single node's log (backup/doc.go): a piece continues the one before by segment and
+//     offset, and must agree, byte by byte, with the last segment of a backup. A member has no such
+//     log. Each backup of it gets one that is made for that backup alone, so a later piece would
+//     continue none of them. It would need a log in that format which a member writes as it applies
+//     entries and keeps, with the same bytes after a restart, from which backups are made too, and
+//     a rule for a member that has installed a checkpoint, and so has never seen the entries in
+//     between. So the refusal is kept; backups often are the substitute, as each copies only what
+//     is new.
 //   - After a restart a node knows the request ids of the last 30 s or three segments, unless it
 //     has flushed nothing since. For older ones that are sent again a leader answers
 //     kv.ErrUncertain.
