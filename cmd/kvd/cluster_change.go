@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -161,7 +162,11 @@ func (a *app) clusterJoinCommand() *cobra.Command {
 			if err != nil {
 				return ofCluster(err)
 			}
-			node := descriptor.Node{Cluster: added.Cluster, Node: added.ID, Members: added.Members}
+			incarnation, err := kv.ParseIncarnation(added.Incarnation)
+			if err != nil {
+				return err
+			}
+			node := descriptor.Node{Cluster: added.Cluster, Incarnation: incarnation, Node: added.ID, Members: added.Members}
 			if err := daemon.JoinNode(vfs.OS, data, node, added.Partitions, added.First); err != nil {
 				return fmt.Errorf("node %d was added to the cluster, but its store cannot be made; run the command again: %w", added.ID, named(err))
 			}

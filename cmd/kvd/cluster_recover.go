@@ -26,6 +26,10 @@ func (a *app) clusterRecoverCommand() *cobra.Command {
 			"entry of the log of this node. Run it on all nodes that are left, and recover the one with\n" +
 			"the highest term, and among those the highest entry. Never start the others again: make\n" +
 			"them new nodes, with empty directories (kvd cluster join).\n\n" +
+			"The recovered cluster has a new incarnation: a number, and a random id. Nodes of another\n" +
+			"incarnation do not talk to it, and a client that knows another one is refused: start the\n" +
+			"clients again. So if two nodes are recovered by mistake, which is two clusters with the\n" +
+			"same id, no client writes to both; kvd cluster status prints the incarnation of a node.\n\n" +
 			"Exit codes: 0 done, or nothing was to be done; 64 the arguments do not fit, or --yes is\n" +
 			"missing; 65 the data is damaged; 74 the disk failed; 75 a process uses the store.",
 		Example: "  kvd cluster recover --unsafe --data /var/lib/kvd\n" +
@@ -65,7 +69,7 @@ func (a *app) clusterRecover(data string, yes bool) error {
 	case !yes:
 		return usagef("nothing was changed; add --yes to take %s out of cluster %016x", nodesOf(plan.Others), node.Cluster)
 	default:
-		_, err = fmt.Fprintf(a.out, "done. Start it: kvd serve --cluster --data %s; then add nodes: kvd cluster join\n", data)
+		_, err = fmt.Fprintf(a.out, "done. The cluster is of incarnation %s. Start it: kvd serve --cluster --data %s; then add nodes: kvd cluster join\n", node.Incarnation, data)
 	}
 	return err
 }
@@ -78,6 +82,7 @@ func writeRecovery(w io.Writer, n *descriptor.Node, p *replica.Recovery) {
 		return
 	}
 	fmt.Fprintf(w, "it becomes the only node; taken out for ever: %s\n", nodesOf(p.Others))
+	fmt.Fprintf(w, "the cluster gets a new incarnation, number %d: nodes and clients that know another one are refused, so start the clients again\n", n.Incarnation.Recoveries)
 	fmt.Fprintf(w, "lost: what was acknowledged and is in no entry up to %d\n", p.Last)
 	if p.Committed < p.Last {
 		fmt.Fprintf(w, "entries %d to %d, which may not have been committed, count as that: their writes happen now, if they have not before\n", p.Committed+1, p.Last)

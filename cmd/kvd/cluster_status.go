@@ -57,7 +57,7 @@ func writeClusterTable(w io.Writer, c *kvd.Cluster) error {
 	if c.Leader != 0 {
 		leader = fmt.Sprintf("node %d leads in term %d", c.Leader, c.Term)
 	}
-	fmt.Fprintf(w, "cluster %016x: %s; asked node %d\n", c.ID, leader, c.Node)
+	fmt.Fprintf(w, "cluster %016x%s: %s; asked node %d\n", c.ID, recoveredText(c), leader, c.Node)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "node\tclients\tpeers\trole\tapplied\tlag\theard\tstreams\tversion")
 	for i := range c.Nodes {
@@ -74,6 +74,14 @@ func writeClusterTable(w io.Writer, c *kvd.Cluster) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(clusterAdvice(c), "\n"))
 	return err
+}
+
+// recoveredText tells the incarnation of a cluster that was recovered from a lost majority.
+func recoveredText(c *kvd.Cluster) string {
+	if c.Incarnation == "0" || c.Incarnation == "" { // an older server tells none
+		return ""
+	}
+	return ", incarnation " + c.Incarnation
 }
 
 func dash(text string) string {
@@ -145,6 +153,9 @@ func clusterAdvice(c *kvd.Cluster) (lines []string) {
 	case up == majority:
 		lines = append(lines, "if one more voter fails, the cluster stops")
 	}
+	if recoveredText(c) != "" {
+		lines = append(lines, fmt.Sprintf("the cluster was recovered from a lost majority, and is incarnation %s of it: a node that tells another incarnation belongs to another cluster, with other data", c.Incarnation))
+	}
 	return lines
 }
 
@@ -176,13 +187,14 @@ func adviceOnNode(c *kvd.Cluster, n *kvd.ClusterNode) string {
 
 // clusterJSON is the JSON form of a cluster.
 type clusterJSON struct {
-	Cluster   string            `json:"cluster"`
-	Node      uint64            `json:"asked_node"`
-	Leader    uint64            `json:"leader"`
-	Term      uint64            `json:"term"`
-	Committed uint64            `json:"committed"`
-	Nodes     []clusterNodeJSON `json:"nodes"`
-	Advice    []string          `json:"advice"`
+	Cluster     string            `json:"cluster"`
+	Incarnation string            `json:"incarnation"` // 0: it was never recovered from a lost majority
+	Node        uint64            `json:"asked_node"`
+	Leader      uint64            `json:"leader"`
+	Term        uint64            `json:"term"`
+	Committed   uint64            `json:"committed"`
+	Nodes       []clusterNodeJSON `json:"nodes"`
+	Advice      []string          `json:"advice"`
 }
 
 type clusterNodeJSON struct {
@@ -203,7 +215,7 @@ type clusterNodeJSON struct {
 
 func writeClusterJSON(w io.Writer, c *kvd.Cluster) error {
 	out := clusterJSON{
-		Cluster: fmt.Sprintf("%016x", c.ID), Node: c.Node, Leader: c.Leader, Term: c.Term, Committed: c.Committed, Advice: clusterAdvice(c),
+		Cluster: fmt.Sprintf("%016x", c.ID), Incarnation: c.Incarnation, Node: c.Node, Leader: c.Leader, Term: c.Term, Committed: c.Committed, Advice: clusterAdvice(c),
 	}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 // sampleCluster has nodes in all states.
 func sampleCluster() *kvd.Cluster {
-	return &kvd.Cluster{ID: 0x123, Node: 2, Leader: 1, Term: 7, Committed: 1000, Nodes: []kvd.ClusterNode{
+	return &kvd.Cluster{ID: 0x123, Incarnation: "1-00c0ffee00c0ffee", Node: 2, Leader: 1, Term: 7, Committed: 1000, Nodes: []kvd.ClusterNode{
 		{ID: 1, Client: "db1:7070", Peer: "db1:7100", Voter: true, Answers: true, Version: "v1.2.3", Applied: 1000, Started: true},
 		{ID: 2, Client: "db2:7070", Peer: "db2:7100", Voter: true, Answers: true, Version: "v1.2.3", Applied: 990, Lag: 10, Started: true, Silent: 80 * time.Millisecond},
 		{ID: 3, Client: "db3:7070", Peer: "db3:7100", Voter: true, Applied: 400, Lag: 600, Started: true, Silent: 95 * time.Second, Streams: "connection refused"},
@@ -118,11 +119,12 @@ func TestARecoveryIsShownAndAskedFor(t *testing.T) {
 	r = command(t, "", nil, "cluster", "recover", "--unsafe", "--data", dir)
 	assert.Equal(t, 64, r.code)
 	assert.Equal(t, "node 1 of cluster 0123456789abcdef: the newest entry of its log is 1, of term 1\n"+
-		"it becomes the only node; taken out for ever: nodes 2, 3\nlost: what was acknowledged and is in no entry up to 1\n", r.out)
+		"it becomes the only node; taken out for ever: nodes 2, 3\n"+
+		"the cluster gets a new incarnation, number 1: nodes and clients that know another one are refused, so start the clients again\nlost: what was acknowledged and is in no entry up to 1\n", r.out)
 	assert.Contains(t, r.err, "nothing was changed; add --yes to take nodes 2, 3 out of cluster 0123456789abcdef")
 	r = command(t, "", nil, "cluster", "recover", "--unsafe", "--data", dir, "--yes")
 	assert.Zero(t, r.code, r.err)
-	assert.Contains(t, r.out, "done. Start it: kvd serve --cluster --data "+dir)
+	assert.Regexp(t, `done\. The cluster is of incarnation 1-[0-9a-f]{16}\. Start it: kvd serve --cluster --data `+regexp.QuoteMeta(dir), r.out)
 	r = command(t, "", nil, "cluster", "recover", "--unsafe", "--data", dir, "--yes")
 	assert.Zero(t, r.code, r.err)
 	assert.Contains(t, r.out, "it is the only node of the cluster already")

@@ -123,7 +123,7 @@ func (s *process) openCluster(o *engine.Options) error {
 	}
 	follows := &follower{network: network, former: node.Members, logger: s.log}
 	replicatedLog := replicated.New(replicated.Config{
-		Cluster: node.Cluster, Node: node.Node, Addresses: node.Members, Transport: network,
+		Cluster: node.Cluster, Node: node.Node, Addresses: node.Members, Incarnation: node.Incarnation, Transport: network,
 		Files: filesOf(network), Report: s.checkpointEvent,
 		Exchange: network.Compare, Compared: s.compared, HandedOver: s.handedOver,
 		Follow: follows.follow,
@@ -141,7 +141,11 @@ func (s *process) openCluster(o *engine.Options) error {
 	}
 	o.Replicated = replicatedLog
 	s.log.Info("node of a cluster", zap.String("cluster", fmt.Sprintf("%016x", node.Cluster)), zap.Uint64("node", node.Node),
-		zap.Int("nodes", len(node.Members)), zap.String("listen", network.Addr()))
+		zap.Stringer("incarnation", node.Incarnation), zap.Int("nodes", len(node.Members)), zap.String("listen", network.Addr()))
+	if n := node.Incarnation.Recoveries; n > 0 {
+		s.log.Warn("the cluster was recovered from a lost majority: nodes and clients that know another incarnation are refused; no other node may have been recovered",
+			zap.Stringer("incarnation", node.Incarnation), zap.Uint32("recoveries", n))
+	}
 	return nil
 }
 

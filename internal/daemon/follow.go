@@ -36,6 +36,7 @@ type follower struct {
 func (f *follower) follow(addresses map[uint64]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.network.SetIncarnation(f.log.Incarnation())
 	if !f.begun {
 		f.network.SetFirst(f.log.Configuration().First)
 		f.network.Start(f.log)

@@ -152,6 +152,9 @@ func (m *membership) add(ctx context.Context, q *peerpb.AddRequest) (*peerpb.Add
 	}
 	c := m.log.Configuration()
 	added := &peerpb.AddedNode{Node: id, FirstVoters: c.First, Partitions: uint32(m.partitions)}
+	if i := m.log.Incarnation(); i != (kv.Incarnation{}) {
+		added.Incarnation = i.String()
+	}
 	for _, other := range slices.Sorted(maps.Keys(c.Nodes)) {
 		added.Nodes = append(added.Nodes, &peerpb.NodeRecord{Node: other, Peer: c.Nodes[other].Peer})
 	}
@@ -198,7 +201,9 @@ func (m *membership) Status(ctx context.Context) (service.ClusterStatus, error) 
 	c := m.log.Configuration()
 	states := m.askAll(ctx, slices.Sorted(maps.Keys(c.Nodes)))
 	states[m.node] = own
-	return m.summary(own, states, c.Nodes, c.Voter), nil
+	summary := m.summary(own, states, c.Nodes, c.Voter)
+	summary.Incarnation = m.log.Incarnation()
+	return summary, nil
 }
 
 // askAll asks the other nodes for their states. Those that do not answer are missing.
@@ -284,8 +289,12 @@ func (m *membership) Add(ctx context.Context, address string, replaces uint64) (
 		return service.NewNode{}, err
 	}
 	added := a.GetAdded()
+	incarnation, err := kv.ParseIncarnation(added.GetIncarnation())
+	if err != nil {
+		return service.NewNode{}, err
+	}
 	n := service.NewNode{
-		Cluster: m.cluster, ID: added.GetNode(), Partitions: int(added.GetPartitions()), First: added.GetFirstVoters(), Members: map[uint64]string{},
+		Cluster: m.cluster, Incarnation: incarnation, ID: added.GetNode(), Partitions: int(added.GetPartitions()), First: added.GetFirstVoters(), Members: map[uint64]string{},
 	}
 	for _, r := range added.GetNodes() {
 		n.Members[r.GetNode()] = r.GetPeer()
@@ -456,11 +465,13 @@ func (s *process) promote(ctx context.Context, m *membership) {
 	}
 }
 
-// note writes the addresses of the nodes to NODE when they have changed. With them this node finds
-// the others when it starts, and listens at its own.
+// note writes the addresses of the nodes and the incarnation of the cluster to NODE when they have
+// changed. With them this node finds the others when it starts, listens at its own address, and knows
+// from the first call on with which nodes it has nothing in common.
 func (s *process) note(m *membership) {
 	next := m.noted
-	if next.Members = m.log.Configuration().Addresses(m.noted.Members); maps.Equal(next.Members, m.noted.Members) || next.Members[m.node] == "" {
+	next.Members, next.Incarnation = m.log.Configuration().Addresses(m.noted.Members), m.log.Incarnation()
+	if maps.Equal(next.Members, m.noted.Members) && next.Incarnation == m.noted.Incarnation || next.Members[m.node] == "" {
 		return
 	}
 	if err := descriptor.WriteNode(s.disk.fs, s.config.Data, &next); err != nil {
@@ -470,7 +481,7 @@ func (s *process) note(m *membership) {
 		}
 		return
 	}
-	s.log.Info("the addresses of the nodes have changed", zap.Any("nodes", next.Members))
+	s.log.Info("the file NODE has new addresses of the nodes, or another incarnation of the cluster", zap.Any("nodes", next.Members), zap.Stringer("incarnation", next.Incarnation))
 	m.noted, m.notNoted = next, ""
 }
 

@@ -83,7 +83,9 @@ func join(t *testing.T, by *running, d *testrelay.Relay, replaces uint64) (uint6
 		return err == nil
 	})
 	fsys := vfs.NewMem()
-	node := descriptor.Node{Cluster: added.Cluster, Node: added.ID, Members: added.Members}
+	incarnation, err := kv.ParseIncarnation(added.Incarnation)
+	require.NoError(t, err)
+	node := descriptor.Node{Cluster: added.Cluster, Incarnation: incarnation, Node: added.ID, Members: added.Members}
 	require.NoError(t, JoinNode(fsys, "data", node, added.Partitions, added.First))
 	return added.ID, fsys
 }
@@ -165,12 +167,15 @@ func TestMembership(t *testing.T) {
 }
 
 // membersNoted returns the addresses that the NODE file of a node has.
-func membersNoted(t *testing.T, fsys vfs.FS) map[uint64]string {
+func membersNoted(t *testing.T, fsys vfs.FS) map[uint64]string { return noted(t, fsys).Members }
+
+// noted returns what the NODE file of a node has.
+func noted(t *testing.T, fsys vfs.FS) descriptor.Node {
 	store, err := descriptor.Read(fsys, "data")
 	require.NoError(t, err)
 	n, err := descriptor.ReadNode(fsys, "data", store.StoreID)
 	require.NoError(t, err)
-	return n.Members
+	return n
 }
 
 // listenOf returns where a node said that it listens for the others.

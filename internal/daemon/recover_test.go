@@ -9,7 +9,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/testrelay"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -19,12 +22,12 @@ import (
 func TestRecoveryFromALostMajority(t *testing.T) {
 	require.ErrorIs(t, RecoverNode(vfs.NewMem(), "data", nil), fs.ErrNotExist)
 	disks := make([]*vfs.Mem, 3)
-	starts, _ := clusterOn(t, disks)
+	starts, logged := clusterOn(t, disks)
 	var nodes []*running
 	for _, start := range starts {
 		nodes = append(nodes, start())
 	}
-	nodes[0].status(calm)
+	require.Equal(t, "0", nodes[0].status(calm).Incarnation)
 	putAnywhere(t, nodes, "k")
 	_, err := nodes[0].client.Get(t.Context(), []byte("k")) // it has it, too
 	require.NoError(t, err)
@@ -44,8 +47,14 @@ func TestRecoveryFromALostMajority(t *testing.T) {
 	recover(true)
 	require.Equal(t, []int{2, 2, 0}, plans)
 
+	incarnation := noted(t, disks[0]).Incarnation
+	require.Equal(t, uint32(1), incarnation.Recoveries)
+	require.NotZero(t, incarnation.ID)
 	alone := starts[0]()
-	alone.status(func(c *kvd.Cluster) bool { return c.Leader == 1 && len(c.Nodes) == 1 })
+	alone.status(func(c *kvd.Cluster) bool {
+		return c.Leader == 1 && len(c.Nodes) == 1 && c.Incarnation == incarnation.String()
+	})
+	require.Len(t, logged(0, "the cluster was recovered from a lost majority: nodes and clients that know another incarnation are refused; no other node may have been recovered"), 1)
 	value, err := alone.client.Get(t.Context(), []byte("k"))
 	require.NoError(t, err)
 	require.Equal(t, "value of k", string(value))
@@ -53,8 +62,52 @@ func TestRecoveryFromALostMajority(t *testing.T) {
 	config := testConfig(zap.NewNop(), disks[1])
 	config.Cluster, config.ClusterListen = true, "127.0.0.1:0"
 	require.ErrorIs(t, Run(t.Context(), config, nil), ErrExpelled)
+
+	// A node that joins has a log that begins before the recovery, and belongs to the new incarnation.
+	relay := testrelay.New(t)
+	id, fsys := join(t, alone, relay, 0)
+	require.Equal(t, incarnation, noted(t, fsys).Incarnation)
+	joined, _ := startNode(t, fsys, relay)
+	joined.status(func(c *kvd.Cluster) bool {
+		return nodeIn(c, id).Voter && calm(c) && c.Incarnation == incarnation.String()
+	})
+	require.NoError(t, joined.end())
 	require.NoError(t, alone.end())
+
+	// The two lose a majority again.
+	require.NoError(t, RecoverNode(fsys, "data", func(n descriptor.Node, _ *replica.Recovery) bool {
+		require.Equal(t, uint32(2), n.Incarnation.Recoveries)
+		return true
+	}))
+	require.Equal(t, uint32(2), noted(t, fsys).Incarnation.Recoveries)
 	require.True(t, errors.Is(RecoverNode(disks[1], "other", nil), fs.ErrNotExist))
+}
+
+// A recovery was interrupted before it has noted the incarnation, which the log has: the node notes it
+// when it runs.
+func TestAnInterruptedRecoveryIsNotedLater(t *testing.T) {
+	disks := make([]*vfs.Mem, 3)
+	starts, _ := clusterOn(t, disks)
+	var nodes []*running
+	for _, start := range starts {
+		nodes = append(nodes, start())
+	}
+	nodes[0].status(calm)
+	for _, r := range nodes {
+		require.NoError(t, r.end())
+	}
+	before := noted(t, disks[0])
+	var told kv.Incarnation
+	require.NoError(t, RecoverNode(disks[0], "data", func(n descriptor.Node, _ *replica.Recovery) bool {
+		told = n.Incarnation
+		return true
+	}))
+	require.Equal(t, told, noted(t, disks[0]).Incarnation)
+	require.NoError(t, vfs.WriteAtomic(disks[0], descriptor.NodePath("data"), before.Encode()))
+	alone := starts[0]()
+	alone.status(func(c *kvd.Cluster) bool { return c.Leader == 1 && c.Incarnation == told.String() })
+	testwait.Until(t, func() bool { return noted(t, disks[0]).Incarnation == told })
+	require.NoError(t, alone.end())
 }
 
 // Two nodes were made the only one of their cluster, each by itself, which must not be. The one that

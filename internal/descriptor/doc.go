@@ -53,12 +53,14 @@
 //
 //	offset  bytes
 //	0       8      magic "kvd.node"
-//	8       4      format version, 1
+//	8       4      format version, 1, or 2 if the cluster was recovered from a lost majority
 //	12      8      store id, as in STORE
 //	20      8      cluster id, random
 //	28      8      node id
 //	36      4      number of nodes that it knows
-//	40             nodes, in the order of their ids: u64 id | u16 length | address
+//	40      4      version 2: how often the cluster was recovered
+//	44      8      ... and the random id of the last recovery
+//	40, 52         nodes, in the order of their ids: u64 id | u16 length | address
 //	        4      CRC32C of all bytes before
 //
 // NODE is written when the store and its part of the replicated log are complete. A store

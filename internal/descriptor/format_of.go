@@ -6,14 +6,15 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Versions of the formats of STORE, CLOCK and NODE that this package reads. It writes the newest.
+// Versions of the formats of STORE, CLOCK and NODE that this package reads. It writes the newest, and
+// NODE of a cluster that was never recovered in the oldest.
 const (
 	OldestFormat      = format
 	NewestFormat      = format
 	OldestClockFormat = 1
 	NewestClockFormat = clockFormat
 	OldestNodeFormat  = 1
-	NewestNodeFormat  = 1
+	NewestNodeFormat  = 2
 )
 
 // HeadBytes is how much of STORE, CLOCK and NODE their FormatOf functions need, in any version.

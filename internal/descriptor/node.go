@@ -36,6 +36,8 @@ type Node struct {
 	// one is lost: a node that has forgotten what it voted for and acknowledged would do
 	// both again, differently.
 	Node uint64
+	// Incarnation is that of the cluster, as this node knew it last.
+	Incarnation kv.Incarnation
 	// Members has the addresses, host and port, of the nodes that this one knew last, by id,
 	// its own among them. Which of them belong to the group says the replicated log.
 	Members map[uint64]string
@@ -49,9 +51,9 @@ const (
 
 const (
 	nodeMagic      = "kvd.node"
-	nodeFormat     = NewestNodeFormat
 	nodeHeadBytes  = 40
-	maxNodeBytes   = nodeHeadBytes + MaxMembers*(10+MaxAddressBytes) + 4
+	recoveredBytes = 12 // after the head, if the cluster was recovered
+	maxNodeBytes   = nodeHeadBytes + recoveredBytes + MaxMembers*(10+MaxAddressBytes) + 4
 	reservedNodeID = 1<<64 - 16 // those from here on have a meaning for the library
 )
 
@@ -136,11 +138,19 @@ func (n *Node) LogID() uint64 {
 // Encode returns the content of a NODE file, as the package comment shows it.
 func (n *Node) Encode() []byte {
 	b := append([]byte(nil), nodeMagic...)
-	b = binary.LittleEndian.AppendUint32(b, nodeFormat)
+	format, recovered := uint32(OldestNodeFormat), n.Incarnation != kv.Incarnation{}
+	if recovered {
+		format = NewestNodeFormat
+	}
+	b = binary.LittleEndian.AppendUint32(b, format)
 	for _, id := range []uint64{n.StoreID, n.Cluster, n.Node} {
 		b = binary.LittleEndian.AppendUint64(b, id)
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(n.Members)))
+	if recovered {
+		b = binary.LittleEndian.AppendUint32(b, n.Incarnation.Recoveries)
+		b = binary.LittleEndian.AppendUint64(b, n.Incarnation.ID)
+	}
 	for _, id := range slices.Sorted(maps.Keys(n.Members)) {
 		b = binary.LittleEndian.AppendUint64(b, id)
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(n.Members[id])))
@@ -157,13 +167,17 @@ func NodeFormatOf(name string, head []byte) (uint32, error) { return formatOf(na
 // Errors: a *kv.CorruptionError, or kv.ErrUnsupportedVersion.
 func DecodeNode(name string, b []byte) (Node, error) {
 	v, err := NodeFormatOf(name, b)
+	head := nodeHeadBytes
+	if v == NewestNodeFormat {
+		head += recoveredBytes
+	}
 	switch {
 	case err != nil:
 		return Node{}, err
-	case v != nodeFormat:
-		return Node{}, fmt.Errorf("%w: %s has format %d, this version reads %d", kv.ErrUnsupportedVersion, name, v, nodeFormat)
-	case len(b) < nodeHeadBytes+4 || len(b) > maxNodeBytes:
-		return Node{}, kv.Corruptf(name, -1, "%d bytes, want %d to %d", len(b), nodeHeadBytes+4, maxNodeBytes)
+	case v > NewestNodeFormat:
+		return Node{}, fmt.Errorf("%w: %s has format %d, this version reads up to %d", kv.ErrUnsupportedVersion, name, v, NewestNodeFormat)
+	case len(b) < head+4 || len(b) > maxNodeBytes:
+		return Node{}, kv.Corruptf(name, -1, "%d bytes, want %d to %d", len(b), head+4, maxNodeBytes)
 	}
 	sum := binary.LittleEndian.Uint32(b[len(b)-4:])
 	if got := crc32.Checksum(b[:len(b)-4], castagnoli); got != sum {
@@ -173,7 +187,10 @@ func DecodeNode(name string, b []byte) (Node, error) {
 		StoreID: binary.LittleEndian.Uint64(b[12:]), Cluster: binary.LittleEndian.Uint64(b[20:]), Node: binary.LittleEndian.Uint64(b[28:]),
 		Members: map[uint64]string{},
 	}
-	rest := b[nodeHeadBytes : len(b)-4]
+	if v == NewestNodeFormat {
+		n.Incarnation = kv.Incarnation{Recoveries: binary.LittleEndian.Uint32(b[nodeHeadBytes:]), ID: binary.LittleEndian.Uint64(b[nodeHeadBytes+4:])}
+	}
+	rest := b[head : len(b)-4]
 	for len(rest) >= 10 {
 		id, length := binary.LittleEndian.Uint64(rest), int(binary.LittleEndian.Uint16(rest[8:]))
 		if length > len(rest)-10 {
@@ -225,6 +242,8 @@ func WriteNode(fsys vfs.FS, dir string, n *Node) error {
 	case old.Cluster != n.Cluster || old.Node != n.Node:
 		return fmt.Errorf("%w: %s is node %d of cluster %016x, and cannot become node %d of cluster %016x; remove that node from its cluster and use an empty directory",
 			kv.ErrInvalidArgument, dir, old.Node, old.Cluster, n.Node, n.Cluster)
+	case old.Incarnation != n.Incarnation && old.Incarnation.Recoveries >= n.Incarnation.Recoveries:
+		return fmt.Errorf("%w: %s is of incarnation %s of the cluster, and cannot become one of %s", kv.ErrInvalidArgument, dir, old.Incarnation, n.Incarnation)
 	}
 	return vfs.WriteAtomic(fsys, NodePath(dir), n.Encode())
 }

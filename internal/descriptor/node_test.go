@@ -30,6 +30,25 @@ func TestNodeFileIsWhatFormatOneWrote(t *testing.T) {
 	assert.Equal(t, sampleNode, n)
 }
 
+// A cluster that was recovered needs another format, so that an older kvd does not take the node for one
+// of what was before.
+func TestNodeFileIsWhatFormatTwoWrote(t *testing.T) {
+	golden, err := os.ReadFile("testdata/v2/NODE")
+	require.NoError(t, err)
+	require.Equal(t, golden, encoded(recoveredNode()))
+	n, err := DecodeNode("NODE", golden)
+	require.NoError(t, err)
+	assert.Equal(t, recoveredNode(), n)
+}
+
+func encoded(n Node) []byte { return n.Encode() }
+
+func recoveredNode() Node {
+	n := sampleNode
+	n.Incarnation = kv.Incarnation{Recoveries: 2, ID: 0x0123_4567_89ab_cdef}
+	return n
+}
+
 func TestReadFindsTheNodeOfItsStoreAlone(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("data"))
@@ -65,8 +84,17 @@ func TestANodeStaysTheSame(t *testing.T) {
 	n, err := ReadNode(fsys, "data", sample.StoreID)
 	require.NoError(t, err)
 	require.Equal(t, other, n)
+	recovered := recoveredNode()
+	require.NoError(t, WriteNode(fsys, "data", &recovered))
+	require.ErrorContains(t, WriteNode(fsys, "data", &sampleNode), "is of incarnation 2-0123456789abcdef of the cluster, and cannot become one of 0")
+	other = recovered
+	other.Incarnation.ID++
+	require.ErrorIs(t, WriteNode(fsys, "data", &other), kv.ErrInvalidArgument, "another recovery, of the same number")
+	n, err = ReadNode(fsys, "data", sample.StoreID)
+	require.NoError(t, err)
+	require.Equal(t, recovered, n)
 	failing := faultfs.Wrap(fsys, faultfs.FailAt(0, fs.ErrInvalid, true))
-	require.ErrorIs(t, WriteNode(failing, "data", &sampleNode), fs.ErrInvalid)
+	require.ErrorIs(t, WriteNode(failing, "data", &recovered), fs.ErrInvalid)
 }
 
 func TestNodesThatCannotBe(t *testing.T) {
@@ -110,28 +138,32 @@ func TestAddressesOfNodes(t *testing.T) {
 }
 
 func TestEveryFlippedBitAndEveryCutOfTheNodeIsDamageOrANewerVersion(t *testing.T) {
-	whole := sampleNode.Encode()
-	for i := range whole {
-		for bit := range 8 {
-			b := sampleNode.Encode()
-			b[i] ^= 1 << bit
-			_, err := DecodeNode("data/NODE", b)
-			if i >= 8 && i < preambleBytes && !(i == 8 && bit == 0) { // the flip makes format 0
-				require.ErrorIs(t, err, kv.ErrUnsupportedVersion, "byte %d", i)
-				continue
+	for _, n := range []Node{sampleNode, recoveredNode()} {
+		whole := n.Encode()
+		for i := range whole {
+			for bit := range 8 {
+				b := n.Encode()
+				b[i] ^= 1 << bit
+				_, err := DecodeNode("data/NODE", b)
+				if i >= 8 && i < preambleBytes && (i > 8 || b[i] > NewestNodeFormat) {
+					require.ErrorIs(t, err, kv.ErrUnsupportedVersion, "byte %d", i)
+					continue
+				}
+				require.ErrorIs(t, err, kv.ErrCorrupt, "byte %d bit %d", i, bit)
 			}
-			require.ErrorIs(t, err, kv.ErrCorrupt, "byte %d bit %d", i, bit)
+			_, err := DecodeNode("NODE", whole[:i])
+			require.ErrorIs(t, err, kv.ErrCorrupt, "%d bytes", i)
 		}
-		_, err := DecodeNode("NODE", whole[:i])
-		require.ErrorIs(t, err, kv.ErrCorrupt, "%d bytes", i)
+		_, err := DecodeNode("NODE", append(whole, 0))
+		require.ErrorIs(t, err, kv.ErrCorrupt)
 	}
-	_, err := DecodeNode("NODE", append(whole, 0))
-	require.ErrorIs(t, err, kv.ErrCorrupt)
 }
 
 // FuzzDecodeNode: Encode writes exactly what DecodeNode accepts.
 func FuzzDecodeNode(f *testing.F) {
 	f.Add(sampleNode.Encode())
+	recovered := recoveredNode()
+	f.Add(recovered.Encode())
 	f.Add([]byte(nodeMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > nodeHeadBytes+4 { // most inputs have a wrong checksum

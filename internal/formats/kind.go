@@ -37,8 +37,9 @@ var (
 		Name: "log segment", Oldest: wal.OldestFormat, Writes: wal.NewestFormat, Newest: wal.NewestFormat,
 		formatOf: wal.FormatOf, bytes: wal.HeadBytes,
 	}
+	// Node: of a cluster that was never recovered, NODE is of version 1.
 	Node = &Kind{
-		Name: "NODE", Oldest: descriptor.OldestNodeFormat, Writes: descriptor.NewestNodeFormat, Newest: descriptor.NewestNodeFormat,
+		Name: "NODE", Oldest: descriptor.OldestNodeFormat, Writes: descriptor.OldestNodeFormat, Newest: descriptor.NewestNodeFormat,
 		formatOf: descriptor.NodeFormatOf, bytes: descriptor.HeadBytes,
 	}
 	Replicated = &Kind{

@@ -247,6 +247,9 @@ func (c *checker) nodeFile() error {
 		if err == nil {
 			c.node = &node
 			f.Note = fmt.Sprintf("node %d of cluster %016x", node.Node, node.Cluster)
+			if node.Incarnation != (kv.Incarnation{}) {
+				f.Note += ", incarnation " + node.Incarnation.String()
+			}
 		}
 		return err
 	})

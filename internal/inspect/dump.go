@@ -135,6 +135,9 @@ func (d *dumper) node() error {
 		return err
 	}
 	d.Printf("node\n  store       %016x\n  cluster     %016x\n  id          %d\n", n.StoreID, n.Cluster, n.Node)
+	if n.Incarnation != (kv.Incarnation{}) {
+		d.Printf("  incarnation %s\n", n.Incarnation)
+	}
 	for _, id := range slices.Sorted(maps.Keys(n.Members)) {
 		d.Printf("  knows       %d at %s\n", id, n.Members[id])
 	}

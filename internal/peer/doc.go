@@ -53,6 +53,10 @@
 // mistake has a history of its own: it is refused before it can be told that it was removed, and
 // cannot tell others that they were ([Network.SetFirst]).
 //
+// A Hello also tells the incarnation of the cluster (kv.Incarnation): a node that was recovered from a
+// lost majority refuses those that were not, or were by themselves, and they refuse it
+// ([Network.SetIncarnation]).
+//
 // A Hello also tells the random id of the data directory. A node that was removed, or that
 // comes with another directory than it had, is refused for good, and learns that
 // ([Network.Judge], [ErrExpelled]). Nor is anything sent to a node that answers with another one.

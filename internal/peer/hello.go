@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kvd-db/kvd/internal/certificate"
+	"github.com/kvd-db/kvd/internal/kv"
 	peerpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/peer/v1"
 )
 
@@ -34,6 +35,7 @@ type identity struct {
 	layout            Layout
 	store             uint64   // of the data directory of from; 0: it is not told
 	first             []uint64 // as SetFirst has them; empty: not known
+	incarnation       kv.Incarnation
 }
 
 // Layout is how the keys of a store are divided. The records of a cluster name partitions, so
@@ -63,25 +65,38 @@ func (i identity) began(me uint64, mine []uint64) error {
 		"by kvd cluster init with the same --members, or by kvd cluster join", i.from, i.first, me, mine)
 }
 
+// sameIncarnation compares the incarnation of the cluster of another node with that of this one.
+func (i identity) sameIncarnation(me uint64, mine kv.Incarnation) error {
+	if i.incarnation == mine {
+		return nil
+	}
+	return fmt.Errorf("the cluster of node %d is of incarnation %s, that of node %d of incarnation %s: one of them was recovered from a lost majority without the other, and they have nothing in common since; "+
+		"keep one, stop the nodes of the other, and make them new nodes, with empty directories (kvd cluster join)", i.from, i.incarnation, me, mine)
+}
+
 // noLane is the lane of calls that are no stream of messages.
 const noLane = peerpb.Lane_LANE_UNSPECIFIED
 
 // calls returns what this node says in a call of another one.
 func (n *Network) calls(to uint64, lane peerpb.Lane) identity {
 	o := &n.options
-	return identity{cluster: o.Cluster, from: o.Node, to: to, lane: lane, layout: o.Layout, store: o.Store, first: n.first}
+	return identity{cluster: o.Cluster, from: o.Node, to: to, lane: lane, layout: o.Layout, store: o.Store, first: n.first, incarnation: *n.incarnation.Load()}
 }
 
 // answers returns what this node says to a caller.
 func (n *Network) answers(hello identity) identity {
-	return identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout, store: n.options.Store, first: n.first}
+	return identity{cluster: hello.cluster, from: hello.to, to: hello.from, lane: hello.lane, layout: n.options.Layout, store: n.options.Store, first: n.first, incarnation: *n.incarnation.Load()}
 }
 
 func (i identity) metadata() metadata.MD {
-	b, _ := proto.Marshal(&peerpb.Hello{
+	hello := &peerpb.Hello{
 		Version: protocolVersion, Cluster: i.cluster, From: i.from, To: i.to, Lane: i.lane,
 		Partitions: uint32(i.layout.Partitions), Hash: i.layout.Hash, Store: i.store, FirstVoters: i.first,
-	}) // numbers always encode, and so does the name of a hash
+	}
+	if i.incarnation != (kv.Incarnation{}) {
+		hello.Incarnation = i.incarnation.String()
+	}
+	b, _ := proto.Marshal(hello) // numbers always encode, and so does the name of a hash
 	return metadata.Pairs(helloKey, string(b))
 }
 
@@ -98,10 +113,11 @@ func readHello(md metadata.MD) (identity, error) {
 	if h.GetVersion() != protocolVersion {
 		return identity{}, fmt.Errorf("it speaks version %d, this node version %d: use versions of kvd that fit", h.GetVersion(), protocolVersion)
 	}
+	incarnation, err := kv.ParseIncarnation(h.GetIncarnation())
 	return identity{
 		cluster: h.GetCluster(), from: h.GetFrom(), to: h.GetTo(), lane: h.GetLane(),
-		layout: Layout{int(h.GetPartitions()), h.GetHash()}, store: h.GetStore(), first: h.GetFirstVoters(),
-	}, nil
+		layout: Layout{int(h.GetPartitions()), h.GetHash()}, store: h.GetStore(), first: h.GetFirstVoters(), incarnation: incarnation,
+	}, err
 }
 
 // check compares what another node says with what this one, me, expects. From is checked by
@@ -143,8 +159,16 @@ func (n *Network) judged(ctx context.Context) (identity, *member, error) {
 	if err := n.authenticate(ctx, hello); err != nil {
 		return hello, nil, n.refuse(ctx, codes.Unauthenticated, err)
 	}
-	if err := n.expels(ctx, hello); err != nil {
-		return hello, nil, err
+	// A node that a recovery has taken out has to learn that. Of one of a later incarnation this node
+	// knows nothing.
+	mine := *n.incarnation.Load()
+	if hello.incarnation.Recoveries <= mine.Recoveries {
+		if err := n.expels(ctx, hello); err != nil {
+			return hello, nil, err
+		}
+	}
+	if err := hello.sameIncarnation(n.options.Node, mine); err != nil {
+		return hello, nil, n.refuse(ctx, codes.FailedPrecondition, err)
 	}
 	m := n.member(hello.from)
 	if m == nil {

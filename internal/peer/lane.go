@@ -144,7 +144,10 @@ func checkAnswer(header metadata.MD, me identity) error {
 	if err := hello.fits(me.from, me.layout); err != nil {
 		return err
 	}
-	return hello.began(me.from, me.first)
+	if err := hello.began(me.from, me.first); err != nil {
+		return err
+	}
+	return hello.sameIncarnation(me.from, me.incarnation)
 }
 
 // judgeAnswer refuses a node that answers with another data directory than it had: what is sent to it

@@ -76,8 +76,11 @@ type Receiver interface {
 
 // Network carries the messages of a node. Safe for concurrent use.
 type Network struct {
-	options  Options
-	first    []uint64 // see SetFirst
+	options Options
+	first   []uint64 // see SetFirst
+
+	incarnation atomic.Pointer[kv.Incarnation] // never nil
+
 	listener net.Listener
 	door     *door // of listener
 	server   *grpc.Server
@@ -135,6 +138,7 @@ func New(o Options) (*Network, error) {
 	}
 	n := &Network{options: o, reported: map[laneName]string{}, stallWait: stallWait, firstPause: minPause}
 	n.members.Store(&map[uint64]*member{})
+	n.incarnation.Store(new(kv.Incarnation))
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
 		server, _, err := o.TLS.Nodes("h2", nil)
@@ -183,6 +187,10 @@ func checkLoopback(address string) error {
 // refuse each other. Without it, or with none, that is not compared. It is called before Start and
 // SetMembers.
 func (n *Network) SetFirst(voters []uint64) { n.first = slices.Sorted(slices.Values(voters)) }
+
+// SetIncarnation says which incarnation of the cluster this node belongs to, as far as it knows: calls
+// of nodes of another one are refused. It is the zero one before.
+func (n *Network) SetIncarnation(i kv.Incarnation) { n.incarnation.Store(&i) }
 
 // Start begins to take messages.
 func (n *Network) Start(r Receiver) {

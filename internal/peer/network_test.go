@@ -364,6 +364,51 @@ func TestNodesThatBeganWithOthers(t *testing.T) {
 	}
 }
 
+// Nodes of two incarnations of a cluster do not talk, and both say why. A node that a recovery has taken
+// out is told so by the recovered one; and that is told nothing by one that has not heard of the recovery.
+func TestNodesOfTwoIncarnations(t *testing.T) {
+	for name, test := range map[string]struct {
+		incarnations [2]kv.Incarnation
+		expelled     [2]bool // may be, if the other one says so
+	}{
+		"one was recovered":  {[2]kv.Incarnation{{}, {Recoveries: 1, ID: 0xb}}, [2]bool{true, false}},
+		"each by itself":     {[2]kv.Incarnation{{Recoveries: 1, ID: 0xa}, {Recoveries: 1, ID: 0xb}}, [2]bool{true, true}},
+		"one of them twice":  {[2]kv.Incarnation{{Recoveries: 1, ID: 0xa}, {Recoveries: 2, ID: 0xb}}, [2]bool{true, false}},
+		"and knows no other": {[2]kv.Incarnation{{Recoveries: 1, ID: 0xa}, {Recoveries: 2, ID: 0xb}}, [2]bool{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var networks []*Network
+			var told [2]reports
+			for i, incarnation := range test.incarnations {
+				o := options(uint64(i + 1))
+				o.Report = told[i].report
+				n, err := New(o)
+				require.NoError(t, err)
+				t.Cleanup(n.Close)
+				n.SetIncarnation(incarnation)
+				if test.expelled != [2]bool{} {
+					n.Judge(func(node, _ uint64) error { return fmt.Errorf("node %d was removed", node) })
+				}
+				n.Start(&inbox{})
+				networks = append(networks, n)
+			}
+			for _, n := range networks {
+				require.NoError(t, n.SetMembers(map[uint64]string{1: networks[0].Addr(), 2: networks[1].Addr()}))
+			}
+			for i, n := range networks {
+				want := fmt.Sprintf("the cluster of node %d is of incarnation %s, that of node %d of incarnation %s", i+1, test.incarnations[i], 2-i, test.incarnations[1-i])
+				if test.expelled[i] {
+					want = fmt.Sprintf("node %d was removed", i+1)
+				}
+				testwait.Until(t, func() bool {
+					return strings.Contains(n.Status()[0].Why, want) && told[i].expelled() == test.expelled[i]
+				})
+				require.False(t, n.Status()[0].Connected)
+			}
+		})
+	}
+}
+
 // A node that answers as another one gets nothing.
 func TestAnswersThatAreRefused(t *testing.T) {
 	me := identity{cluster: testCluster, from: 1, to: 2, lane: peerpb.Lane_LANE_SMALL, layout: testLayout}
@@ -375,6 +420,9 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	other, mine := answer, me
 	other.first, mine.first = []uint64{2}, []uint64{1, 2}
 	require.ErrorContains(t, checkAnswer(other.metadata(), mine), "the cluster of node 2 began with the nodes [2]")
+	recovered := answer
+	recovered.incarnation = kv.Incarnation{Recoveries: 1, ID: 9}
+	require.ErrorContains(t, checkAnswer(recovered.metadata(), me), "the cluster of node 2 is of incarnation 1-0000000000000009, that of node 1 of incarnation 0")
 	require.NoError(t, checkAnswer(other.metadata(), me), "it does not know")
 	require.NoError(t, checkAnswer(answer.metadata(), mine))
 	for _, change := range []func(*identity){

@@ -146,7 +146,8 @@
 // can make one node that is left the only voter ([PlanRecovery]): everything in its log then
 // counts as committed, and entries after it take the other nodes out, one by one. This breaks the
 // promises of the consensus: what the lost nodes had acknowledged, and is not in that log, is
-// gone.
+// gone. The changes tell the state machines that it is a recovery, and which: two nodes that were both
+// recovered have two histories.
 //
 // # Checkpoints
 //

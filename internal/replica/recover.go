@@ -19,19 +19,21 @@ type Recovery struct {
 	Last      uint64 // its index
 	Committed uint64 // up to here the node knows entries to be committed; those after it will count as that
 	Others    []uint64
+	info      []byte
 	entries   []*pb.Entry
 	hard      *pb.HardState
 }
 
 // PlanRecovery plans how to make a node the only one of its group, after a majority of the others
-// was lost for ever. It changes nothing. start is where the state machine stands.
+// was lost for ever. It changes nothing. start is where the state machine stands, and info is what the
+// state machines are told with the changes: see StateMachine.Configure.
 //
 // Everything in the log of the node then counts as committed, and entries after it take the
 // other nodes out. What the others had acknowledged, and is not in this log, is lost. If one of
 // them comes back with its old log, the two have different histories.
 //
 // Errors: kv.ErrCorrupt if the log and start do not fit together; those of the log.
-func PlanRecovery(log *raftlog.Log, group uint32, id uint64, start Position) (*Recovery, error) {
+func PlanRecovery(log *raftlog.Log, group uint32, id uint64, start Position, info string) (*Recovery, error) {
 	s, err := newStorage(log.Group(group), start)
 	if err != nil {
 		return nil, err
@@ -44,7 +46,7 @@ func PlanRecovery(log *raftlog.Log, group uint32, id uint64, start Position) (*R
 	if err != nil {
 		return nil, err
 	}
-	r := &Recovery{Last: last, Committed: hard.GetCommit()}
+	r := &Recovery{Last: last, Committed: hard.GetCommit(), info: []byte(info)}
 	if r.Term, err = s.Term(last); err != nil {
 		return nil, err
 	}
@@ -124,7 +126,7 @@ func (r *Recovery) plan(id uint64, conf *pb.ConfState, term uint64) {
 
 // add adds an entry with a change; nil leaves a joint configuration.
 func (r *Recovery) add(term uint64, change *pb.ConfChangeSingle) {
-	v2 := &pb.ConfChangeV2{}
+	v2 := &pb.ConfChangeV2{Context: r.info}
 	if change != nil {
 		v2.Changes = append(v2.Changes, change)
 	}

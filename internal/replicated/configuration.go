@@ -22,6 +22,8 @@ type Configuration struct {
 	Next uint64
 	// First are the voters with which the cluster began.
 	First []uint64
+	// Incarnation is that of the cluster: a recovery changes it.
+	Incarnation kv.Incarnation
 }
 
 // Node is what the log knows of a node.
@@ -36,11 +38,14 @@ type Node struct {
 
 // The format of a configuration where a store keeps it: one byte, the version, and then a
 // kvd.peer.v1.Configuration. Version 1 had no such byte: it is a ConfState of the library alone,
-// whose first byte is 8 or above.
+// whose first byte is 8 or above. Version 3 has an incarnation, and is that of a cluster which was
+// recovered.
 const (
 	configurationVersion  = 2
+	recoveredVersion      = 3
 	firstByteOfAConfState = 8
 	infoVersion           = 1 // of what is told with a change: likewise, and a NodeRecord
+	recoveredInfoVersion  = 2 // with the changes of a recovery: likewise, and the incarnation as text
 )
 
 // encode returns the configuration as stores keep it.
@@ -53,8 +58,12 @@ func (c *Configuration) encode() ([]byte, error) {
 	for _, id := range slices.Sorted(maps.Keys(c.Nodes)) {
 		m.Nodes = append(m.Nodes, recordOf(id, c.Nodes[id]))
 	}
+	version := byte(configurationVersion)
+	if c.Incarnation != (kv.Incarnation{}) {
+		version, m.Incarnation = recoveredVersion, c.Incarnation.String()
+	}
 	b, err := proto.Marshal(m)
-	return append([]byte{configurationVersion}, b...), err
+	return append([]byte{version}, b...), err
 }
 
 // decodeConfiguration is the inverse of encode. Of one of version 1 the addresses are those that
@@ -72,8 +81,8 @@ func decodeConfiguration(b []byte, told map[uint64]string) (*Configuration, erro
 			return bad(err)
 		}
 		return firstConfiguration(conf, told), nil
-	case len(b) == 0 || b[0] != configurationVersion:
-		return nil, fmt.Errorf("%w: configuration of the cluster: % x; this kvd knows version %d: use a newer kvd", kv.ErrUnsupportedVersion, b[:min(1, len(b))], configurationVersion)
+	case len(b) == 0 || b[0] != configurationVersion && b[0] != recoveredVersion:
+		return nil, fmt.Errorf("%w: configuration of the cluster: % x; this kvd knows versions up to %d: use a newer kvd", kv.ErrUnsupportedVersion, b[:min(1, len(b))], recoveredVersion)
 	}
 	if err := proto.Unmarshal(b[1:], m); err != nil {
 		return bad(err)
@@ -81,7 +90,11 @@ func decodeConfiguration(b []byte, told map[uint64]string) (*Configuration, erro
 	if err := proto.Unmarshal(m.GetState(), conf); err != nil {
 		return bad(err)
 	}
-	c := &Configuration{Conf: conf, Nodes: map[uint64]Node{}, Next: m.GetNext(), First: m.GetFirstVoters()}
+	incarnation, err := kv.ParseIncarnation(m.GetIncarnation())
+	if err != nil || (incarnation != kv.Incarnation{}) != (b[0] == recoveredVersion) {
+		return bad(fmt.Errorf("incarnation %q in version %d", m.GetIncarnation(), b[0]))
+	}
+	c := &Configuration{Conf: conf, Nodes: map[uint64]Node{}, Next: m.GetNext(), First: m.GetFirstVoters(), Incarnation: incarnation}
 	for _, r := range m.GetNodes() {
 		c.Nodes[r.GetNode()] = nodeOf(r)
 	}
@@ -103,7 +116,14 @@ func firstConfiguration(conf *pb.ConfState, told map[uint64]string) *Configurati
 //
 // Errors: kv.ErrUnsupportedVersion if a newer kvd told it; kv.ErrCorrupt.
 func (c *Configuration) after(conf *pb.ConfState, info string) (*Configuration, error) {
-	next := &Configuration{Conf: conf, Nodes: map[uint64]Node{}, Next: c.Next, First: c.First}
+	next := &Configuration{Conf: conf, Nodes: map[uint64]Node{}, Next: c.Next, First: c.First, Incarnation: c.Incarnation}
+	recovered, err := decodeRecovered(info)
+	if err != nil {
+		return nil, err
+	}
+	if recovered != (kv.Incarnation{}) {
+		next.Incarnation, info = recovered, ""
+	}
 	told, node, err := decodeInfo(info)
 	if err != nil {
 		return nil, err
@@ -175,6 +195,23 @@ func decodeInfo(info string) (id uint64, n Node, err error) {
 		return 0, Node{}, fmt.Errorf("%w: change of the cluster: %w", kv.ErrCorrupt, err)
 	}
 	return r.GetNode(), nodeOf(r), nil
+}
+
+// encodeRecovered returns what the changes of a recovery tell.
+func encodeRecovered(i kv.Incarnation) string {
+	return string([]byte{recoveredInfoVersion}) + i.String()
+}
+
+// decodeRecovered is the inverse of encodeRecovered. Of any other change the incarnation is zero.
+func decodeRecovered(info string) (kv.Incarnation, error) {
+	if info == "" || info[0] != recoveredInfoVersion {
+		return kv.Incarnation{}, nil
+	}
+	i, err := kv.ParseIncarnation(info[1:])
+	if err != nil || i == (kv.Incarnation{}) {
+		return i, fmt.Errorf("%w: recovery of the cluster: incarnation %q", kv.ErrCorrupt, info[1:])
+	}
+	return i, nil
 }
 
 func recordOf(id uint64, n Node) *peerpb.NodeRecord {

@@ -39,6 +39,22 @@ func TestConfigurationsAreKept(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, strings.TrimSpace(string(golden)), hex.EncodeToString(b))
 
+	// A cluster that was recovered needs version 3.
+	recovered := sample()
+	recovered.Incarnation = kv.Incarnation{Recoveries: 2, ID: 0xc0ffee}
+	b, err = recovered.encode()
+	require.NoError(t, err)
+	got, err = decodeConfiguration(b, nil)
+	require.NoError(t, err)
+	got.Conf = recovered.Conf
+	require.Equal(t, recovered, got)
+	golden, err = os.ReadFile("testdata/configuration-v3.hex")
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimSpace(string(golden)), hex.EncodeToString(b))
+	b[0] = configurationVersion
+	_, err = decodeConfiguration(b, nil)
+	require.ErrorIs(t, err, kv.ErrCorrupt, "version 2 has no incarnation")
+
 	// Version 1 has no addresses.
 	old, err := proto.Marshal(want.Conf)
 	require.NoError(t, err)
@@ -47,11 +63,11 @@ func TestConfigurationsAreKept(t *testing.T) {
 	require.Equal(t, map[uint64]Node{1: {Peer: "a:1"}, 2: {}, 4: {}}, got.Nodes)
 	require.Equal(t, uint64(5), got.Next)
 
-	for _, bad := range [][]byte{nil, {0}, {3}, {7, 1}} {
+	for _, bad := range [][]byte{nil, {0}, {4}, {7, 1}} {
 		_, err = decodeConfiguration(bad, nil)
 		require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
 	}
-	for _, bad := range [][]byte{{8}, {configurationVersion, 0xff}, {configurationVersion, 0x0a, 1, 8}} {
+	for _, bad := range [][]byte{{8}, {configurationVersion, 0xff}, {configurationVersion, 0x0a, 1, 8}, {recoveredVersion}, {recoveredVersion, 0x2a, 1, 'x'}} {
 		_, err = decodeConfiguration(bad, nil)
 		require.ErrorIs(t, err, kv.ErrCorrupt)
 	}
@@ -72,6 +88,7 @@ func FuzzDecodeConfiguration(f *testing.F) {
 		same, err := decodeConfiguration(again, nil)
 		require.NoError(t, err)
 		require.Equal(t, c.Nodes, same.Nodes)
+		require.Equal(t, c.Incarnation, same.Incarnation)
 		_, _ = c.after(c.Conf, string(b))
 	})
 }
@@ -100,7 +117,16 @@ func TestWhatIsToldOfANode(t *testing.T) {
 	require.Equal(t, uint64(5), c.Next)
 	require.Equal(t, map[uint64]string{1: "a:1", 4: "d:1", 6: "f:1"}, c.Addresses(map[uint64]string{1: "old:1", 2: "b:1", 6: "f:1"}))
 
-	for bad, want := range map[string]error{"\x02": kv.ErrUnsupportedVersion, "\x01\xff": kv.ErrCorrupt} {
+	// A recovery tells the incarnation, which stays.
+	c, err = c.after(c.Conf, "\x022-00c0ffee00c0ffee")
+	require.NoError(t, err)
+	require.Equal(t, "\x022-00c0ffee00c0ffee", encodeRecovered(c.Incarnation))
+	require.Equal(t, Node{Peer: "d:1", Client: "d:2", Store: 7}, c.Nodes[4])
+	c, err = c.after(c.Conf, "")
+	require.NoError(t, err)
+	require.Equal(t, kv.Incarnation{Recoveries: 2, ID: 0xc0ffee_00c0ffee}, c.Incarnation)
+
+	for bad, want := range map[string]error{"\x03": kv.ErrUnsupportedVersion, "\x01\xff": kv.ErrCorrupt, "\x02": kv.ErrCorrupt, "\x020": kv.ErrCorrupt, "\x021-x": kv.ErrCorrupt} {
 		_, err = c.after(c.Conf, bad)
 		require.ErrorIs(t, err, want)
 	}

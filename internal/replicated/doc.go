@@ -86,6 +86,11 @@
 //	    the addresses that it knows (kvd serve writes them to NODE), and finds the others by
 //	    them when it starts.
 //
+//	G6. A recovery from a lost majority gives the cluster another incarnation (kv.Incarnation), which
+//	    is told with the changes that take the other nodes out. All nodes that join later have it
+//	    from the log, and are told it before, as their log begins before the recovery. Nodes and
+//	    clients of two incarnations have nothing to do with each other: see packages peer and service.
+//
 // # Comparison
 //
 // All nodes should have the same state at the same version. To notice a bug, or memory or a disk

@@ -10,6 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/internal/inspect"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/raftlog"
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -108,7 +109,15 @@ func describeChange(change *pb.ConfChangeV2) (string, error) {
 	if len(change.GetChanges()) == 0 {
 		text += " the change before it is complete,"
 	}
-	id, n, err := decodeInfo(string(change.GetContext()))
+	info := string(change.GetContext())
+	recovered, err := decodeRecovered(info)
+	if err != nil {
+		return "", err
+	}
+	if recovered != (kv.Incarnation{}) {
+		return fmt.Sprintf("%s recovery from a lost majority: incarnation %s", text, recovered), nil
+	}
+	id, n, err := decodeInfo(info)
 	if err != nil {
 		return "", err
 	}

@@ -88,6 +88,14 @@ func TestADumpOfALog(t *testing.T) {
 	out, err = dumpOf(fsys)
 	require.NoError(t, err)
 	require.Contains(t, out, "4 bytes that are no frame")
+	recovered, err := proto.Marshal(&pb.ConfChangeV2{
+		Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(4))}},
+		Context: []byte(encodeRecovered(kv.Incarnation{Recoveries: 2, ID: 9})),
+	})
+	require.NoError(t, err)
+	out, err = dumpOf(writeLog(t, dataOf(pb.EntryConfChangeV2, string(recovered))))
+	require.NoError(t, err)
+	require.Contains(t, out, "remove node 4, recovery from a lost majority: incarnation 2-0000000000000009")
 	flip(t, fsys, segment, 3)
 	_, err = dumpOf(fsys)
 	require.ErrorIs(t, err, kv.ErrCorrupt)
@@ -116,7 +124,9 @@ func TestADumpShowsTheEntriesOfANode(t *testing.T) {
 
 // What no version writes ends the dump with its place and the reason.
 func TestEntriesThatADumpCannotDescribe(t *testing.T) {
-	told, err := proto.Marshal(&pb.ConfChangeV2{Context: []byte("\x02")})
+	told, err := proto.Marshal(&pb.ConfChangeV2{Context: []byte("\x03")})
+	require.NoError(t, err)
+	recovered, err := proto.Marshal(&pb.ConfChangeV2{Context: []byte("\x02x")})
 	require.NoError(t, err)
 	writes := ofTerm4 + "\x01\x01" + "\x07\x00\x00\x00\x00\x00\x00\x00" + "\x01\x00\x00\x00" + "no record"
 	for _, test := range []struct {
@@ -129,6 +139,7 @@ func TestEntriesThatADumpCannotDescribe(t *testing.T) {
 		{dataOf(pb.EntryNormal, writes), kv.ErrCorrupt},
 		{dataOf(pb.EntryConfChangeV2, "\xff"), kv.ErrCorrupt},
 		{dataOf(pb.EntryConfChangeV2, string(told)), kv.ErrUnsupportedVersion},
+		{dataOf(pb.EntryConfChangeV2, string(recovered)), kv.ErrCorrupt},
 	} {
 		out, err := dumpOf(writeLog(t, dataOf(pb.EntryNormal, ""), test.Entry))
 		require.ErrorIs(t, err, test.want, "%q", test.Data)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/raftlog"
 	"github.com/kvd-db/kvd/internal/replica"
@@ -41,9 +42,13 @@ type Config struct {
 	// Files fetches a checkpoint of another node: see peer.Network.Files. Nil: this node takes
 	// and sends none.
 	Files func(ctx context.Context, node uint64, token []byte) (Files, error)
+	// Incarnation is that of the cluster as this node knew it last, or was told when it was made.
+	Incarnation kv.Incarnation
 	// Recover, if not nil, decides whether this node becomes the only one of its cluster: see
-	// replica.PlanRecovery. In any case the node does not start: Start returns ErrRecovery.
-	Recover func(*replica.Recovery) bool
+	// replica.PlanRecovery. The cluster is Recovered then. In any case the node does not start: Start
+	// returns ErrRecovery.
+	Recover   func(*replica.Recovery) bool
+	Recovered kv.Incarnation
 	// Report, if not nil, is told of checkpoints that are made, sent and fetched. It does not
 	// block.
 	Report func(Event)
@@ -67,12 +72,12 @@ type Log struct {
 	conf   atomic.Pointer[Configuration] // nil before Start
 
 	caughtUp map[uint64]int // of Promote: by learner, for how many calls
+	met      met
 
 	checkpoints *checkpoints
 	comparer    comparer
 	full        atomic.Pointer[string] // why this node should not lead; nil or empty: it may
 	handedOver  [2]atomic.Uint64       // because of a slow disk, and of a full one
-	met      met
 	caring      sync.WaitGroup         // the comparer, and care
 	end         context.CancelFunc     // of those; nil: they do not run
 
@@ -163,7 +168,7 @@ var ErrRecovery = errors.New("the node was opened to be made the only one of its
 
 // recoverAlone makes this node the only one, if Config.Recover says so.
 func (l *Log) recoverAlone(start replica.Position) error {
-	plan, err := replica.PlanRecovery(l.file, Group, l.config.Node, start)
+	plan, err := replica.PlanRecovery(l.file, Group, l.config.Node, start, encodeRecovered(l.config.Recovered))
 	if err != nil {
 		return err
 	}

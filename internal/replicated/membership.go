@@ -24,6 +24,15 @@ var errNothing = errors.New("nothing is to be done")
 // before Start.
 func (l *Log) Configuration() *Configuration { return l.conf.Load() }
 
+// Incarnation returns that of the cluster, as this node was told and as it has applied the log.
+func (l *Log) Incarnation() kv.Incarnation {
+	known := l.config.Incarnation
+	if c := l.conf.Load(); c != nil {
+		known = known.Later(c.Incarnation)
+	}
+	return known
+}
+
 // Removed reports whether this node was taken out of the cluster, as it has read in the log.
 func (l *Log) Removed() bool {
 	c := l.conf.Load()

@@ -53,12 +53,13 @@ type ForwardedAnswer struct {
 
 // ClusterStatus describes a cluster as one of its nodes sees it.
 type ClusterStatus struct {
-	Cluster   uint64
-	Node      uint64 // that describes it
-	Leader    uint64 // 0: none is known
-	Term      uint64
-	Committed uint64        // index
-	Nodes     []ClusterNode // in the order of their ids
+	Cluster     uint64
+	Incarnation kv.Incarnation
+	Node        uint64 // that describes it
+	Leader      uint64 // 0: none is known
+	Term        uint64
+	Committed   uint64        // index
+	Nodes       []ClusterNode // in the order of their ids
 }
 
 // ClusterNode describes a node of a cluster.
@@ -79,6 +80,7 @@ type ClusterNode struct {
 // NewNode is what a node that was added starts with.
 type NewNode struct {
 	Cluster, ID uint64
+	Incarnation kv.Incarnation
 	Partitions  int
 	Members     map[uint64]string // addresses of all nodes for each other
 	First       []uint64          // the voters with which the cluster began

@@ -7,12 +7,15 @@ import (
 
 // Cluster describes a cluster as one of its nodes sees it.
 type Cluster struct {
-	ID        uint64 // random id of the cluster
-	Node      uint64 // that describes it
-	Leader    uint64 // the node that leads; 0: none is known
-	Term      uint64
-	Committed uint64 // index of the newest entry of the log that is known to be committed
-	Nodes     []ClusterNode
+	ID uint64 // random id of the cluster
+	// Incarnation tells apart what became of a cluster after it lost a majority of its nodes: 0, or how
+	// often it was recovered and a random id of the last recovery. See ErrRecovered.
+	Incarnation string
+	Node        uint64 // that describes it
+	Leader      uint64 // the node that leads; 0: none is known
+	Term        uint64
+	Committed   uint64 // index of the newest entry of the log that is known to be committed
+	Nodes       []ClusterNode
 }
 
 // ClusterNode describes a node of a cluster.
@@ -50,7 +53,7 @@ func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	}
 	defer in.leave()
 	b, err := c.backend.Cluster(ctx)
-	cluster := Cluster{ID: b.ID, Node: b.Node, Leader: b.Leader, Term: b.Term, Committed: b.Committed}
+	cluster := Cluster{ID: b.ID, Incarnation: b.Incarnation, Node: b.Node, Leader: b.Leader, Term: b.Term, Committed: b.Committed}
 	for i := range b.Nodes {
 		cluster.Nodes = append(cluster.Nodes, ClusterNode(b.Nodes[i]))
 	}
@@ -74,6 +77,7 @@ func (c *Client) TransferLeadership(ctx context.Context, to uint64) (leader uint
 // AddedNode is what a node that was added to a cluster starts with.
 type AddedNode struct {
 	Cluster, ID uint64
+	Incarnation string            // as in Cluster
 	Partitions  int               // of the store
 	Members     map[uint64]string // addresses of all nodes for each other, by id
 	First       []uint64          // the voters with which the cluster began

@@ -19,7 +19,7 @@ import (
 type twoNodes struct{}
 
 func (twoNodes) Status(context.Context) (service.ClusterStatus, error) {
-	return service.ClusterStatus{Cluster: 7, Node: 1, Leader: 1, Term: 3, Committed: 90, Nodes: []service.ClusterNode{
+	return service.ClusterStatus{Cluster: 7, Incarnation: kv.Incarnation{Recoveries: 2, ID: 9}, Node: 1, Leader: 1, Term: 3, Committed: 90, Nodes: []service.ClusterNode{
 		{ID: 1, Client: "a:1", Peer: "a:2", Voter: true, Answers: true, Version: "v1", Applied: 90, Started: true},
 		{ID: 2, Peer: "b:2", Applied: 80, Lag: 10, Silent: -1, Streams: "refused", NeedsCheckpoint: true, Replaces: 3},
 		{ID: 3, Voter: true, Silent: 90 * time.Second},
@@ -34,7 +34,7 @@ func (twoNodes) Transfer(_ context.Context, to uint64) (uint64, error) {
 }
 
 func (twoNodes) Add(_ context.Context, peer string, replaces uint64) (service.NewNode, error) {
-	return service.NewNode{Cluster: 7, ID: 3, Partitions: 4, Members: map[uint64]string{1: "a:2", 3: peer}, First: []uint64{1, replaces}}, nil
+	return service.NewNode{Cluster: 7, Incarnation: kv.Incarnation{Recoveries: 2, ID: 9}, ID: 3, Partitions: 4, Members: map[uint64]string{1: "a:2", 3: peer}, First: []uint64{1, replaces}}, nil
 }
 
 func (twoNodes) Remove(_ context.Context, node uint64) error {
@@ -53,7 +53,7 @@ func TestAClusterIsSeenAndChanged(t *testing.T) {
 	db := serve(t, nil, service.Options{Cluster: twoNodes{}}).open(t, WithHook(hooked.hook))
 	cluster, err := db.Cluster(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, Cluster{ID: 7, Node: 1, Leader: 1, Term: 3, Committed: 90, Nodes: []ClusterNode{
+	require.Equal(t, Cluster{ID: 7, Incarnation: "2-0000000000000009", Node: 1, Leader: 1, Term: 3, Committed: 90, Nodes: []ClusterNode{
 		{ID: 1, Client: "a:1", Peer: "a:2", Voter: true, Answers: true, Version: "v1", Applied: 90, Started: true},
 		{ID: 2, Peer: "b:2", Applied: 80, Lag: 10, Silent: -time.Millisecond, Streams: "refused", NeedsCheckpoint: true, Replaces: 3},
 		{ID: 3, Voter: true, Silent: 90 * time.Second},
@@ -66,7 +66,7 @@ func TestAClusterIsSeenAndChanged(t *testing.T) {
 	require.ErrorContains(t, err, "node 9 is no voter")
 	added, err := db.AddNode(t.Context(), "c:2", 5)
 	require.NoError(t, err)
-	require.Equal(t, AddedNode{Cluster: 7, ID: 3, Partitions: 4, Members: map[uint64]string{1: "a:2", 3: "c:2"}, First: []uint64{1, 5}}, added)
+	require.Equal(t, AddedNode{Cluster: 7, Incarnation: "2-0000000000000009", ID: 3, Partitions: 4, Members: map[uint64]string{1: "a:2", 3: "c:2"}, First: []uint64{1, 5}}, added)
 	err = db.RemoveNode(t.Context(), 1)
 	require.ErrorIs(t, err, ErrReadOnly)
 	require.ErrorContains(t, err, "node 1: not the leader")

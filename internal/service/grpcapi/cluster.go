@@ -16,7 +16,7 @@ func (a *api) GetCluster(ctx context.Context, _ *kvdpb.GetClusterRequest) (*kvdp
 	if err != nil {
 		return nil, err
 	}
-	r := &kvdpb.GetClusterResponse{Cluster: s.Cluster, Node: s.Node, Leader: s.Leader, Term: s.Term, Committed: s.Committed}
+	r := &kvdpb.GetClusterResponse{Cluster: s.Cluster, Incarnation: s.Incarnation.String(), Node: s.Node, Leader: s.Leader, Term: s.Term, Committed: s.Committed}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		silent := int64(-1)
@@ -55,7 +55,7 @@ func (a *api) AddNode(ctx context.Context, req *kvdpb.AddNodeRequest) (*kvdpb.Ad
 	if err != nil {
 		return nil, err
 	}
-	return &kvdpb.AddNodeResponse{Cluster: n.Cluster, Node: n.ID, Partitions: uint32(n.Partitions), Members: n.Members, FirstVoters: n.First}, nil
+	return &kvdpb.AddNodeResponse{Cluster: n.Cluster, Incarnation: n.Incarnation.String(), Node: n.ID, Partitions: uint32(n.Partitions), Members: n.Members, FirstVoters: n.First}, nil
 }
 
 // RemoveNode implements the method of AdminService.

@@ -4,12 +4,13 @@ import "time"
 
 // Cluster describes a cluster as one of its nodes sees it.
 type Cluster struct {
-	ID        uint64
-	Node      uint64 // that describes it
-	Leader    uint64 // 0: none is known
-	Term      uint64
-	Committed uint64        // index
-	Nodes     []ClusterNode // in the order of their ids
+	ID          uint64
+	Incarnation string
+	Node        uint64 // that describes it
+	Leader      uint64 // 0: none is known
+	Term        uint64
+	Committed   uint64        // index
+	Nodes       []ClusterNode // in the order of their ids
 }
 
 // ClusterNode describes a node of a cluster.
@@ -30,6 +31,7 @@ type ClusterNode struct {
 // AddedNode is what a new node starts with.
 type AddedNode struct {
 	Cluster, ID uint64
+	Incarnation string
 	Partitions  int
 	Members     map[uint64]string
 	First       []uint64

@@ -17,7 +17,7 @@ func (c *Network) Cluster(ctx context.Context) (backend.Cluster, error) {
 		r, err = kvdpb.NewAdminServiceClient(conn.grpc).GetCluster(ctx, &kvdpb.GetClusterRequest{}, opts...)
 		return err
 	})
-	cluster := backend.Cluster{ID: r.GetCluster(), Node: r.GetNode(), Leader: r.GetLeader(), Term: r.GetTerm(), Committed: r.GetCommitted()}
+	cluster := backend.Cluster{ID: r.GetCluster(), Incarnation: r.GetIncarnation(), Node: r.GetNode(), Leader: r.GetLeader(), Term: r.GetTerm(), Committed: r.GetCommitted()}
 	for _, n := range r.GetNodes() {
 		cluster.Nodes = append(cluster.Nodes, backend.ClusterNode{
 			ID: n.Node, Client: n.ClientAddress, Peer: n.PeerAddress, Voter: n.Voter, Answers: n.Answers, Version: n.Version,
@@ -54,7 +54,7 @@ func (c *Network) AddNode(ctx context.Context, peer string, replaces uint64) (ba
 		return err
 	})
 	return backend.AddedNode{
-		Cluster: r.GetCluster(), ID: r.GetNode(), Partitions: int(r.GetPartitions()), Members: r.GetMembers(), First: r.GetFirstVoters(),
+		Cluster: r.GetCluster(), Incarnation: r.GetIncarnation(), ID: r.GetNode(), Partitions: int(r.GetPartitions()), Members: r.GetMembers(), First: r.GetFirstVoters(),
 	}, err
 }
 

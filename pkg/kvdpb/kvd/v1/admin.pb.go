@@ -70,7 +70,9 @@ type GetClusterResponse struct {
 	// The newest index of the log that is known to be committed.
 	Committed uint64 `protobuf:"varint,5,opt,name=committed,proto3" json:"committed,omitempty"`
 	// In the order of their ids.
-	Nodes         []*ClusterNode `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes []*ClusterNode `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The incarnation of the cluster, as in the metadata "kvd-incarnation": see KVService.
+	Incarnation   string `protobuf:"bytes,7,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,6 +147,13 @@ func (x *GetClusterResponse) GetNodes() []*ClusterNode {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *GetClusterResponse) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
 }
 
 // ClusterNode is a node of a cluster.
@@ -455,7 +464,9 @@ type AddNodeResponse struct {
 	// The addresses of all nodes for each other, by id.
 	Members map[uint64]string `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The nodes with which the cluster began.
-	FirstVoters   []uint64 `protobuf:"varint,5,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
+	FirstVoters []uint64 `protobuf:"varint,5,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
+	// As in GetClusterResponse.
+	Incarnation   string `protobuf:"bytes,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -523,6 +534,13 @@ func (x *AddNodeResponse) GetFirstVoters() []uint64 {
 		return x.FirstVoters
 	}
 	return nil
+}
+
+func (x *AddNodeResponse) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
 }
 
 // RemoveNodeRequest names a node.
@@ -1674,14 +1692,15 @@ var File_kvd_v1_admin_proto protoreflect.FileDescriptor
 const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x12kvd/v1/admin.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"\x13\n" +
-	"\x11GetClusterRequest\"\xb7\x01\n" +
+	"\x11GetClusterRequest\"\xd9\x01\n" +
 	"\x12GetClusterResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\x04R\x06leader\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x1c\n" +
 	"\tcommitted\x18\x05 \x01(\x04R\tcommitted\x12)\n" +
-	"\x05nodes\x18\x06 \x03(\v2\x13.kvd.v1.ClusterNodeR\x05nodes\"\xf9\x02\n" +
+	"\x05nodes\x18\x06 \x03(\v2\x13.kvd.v1.ClusterNodeR\x05nodes\x12 \n" +
+	"\vincarnation\x18\a \x01(\tR\vincarnation\"\xf9\x02\n" +
 	"\vClusterNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12%\n" +
 	"\x0eclient_address\x18\x02 \x01(\tR\rclientAddress\x12!\n" +
@@ -1703,7 +1722,7 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\x06leader\x18\x01 \x01(\x04R\x06leader\"O\n" +
 	"\x0eAddNodeRequest\x12!\n" +
 	"\fpeer_address\x18\x01 \x01(\tR\vpeerAddress\x12\x1a\n" +
-	"\breplaces\x18\x02 \x01(\x04R\breplaces\"\xfe\x01\n" +
+	"\breplaces\x18\x02 \x01(\x04R\breplaces\"\xa0\x02\n" +
 	"\x0fAddNodeResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x1e\n" +
@@ -1711,7 +1730,8 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"partitions\x18\x03 \x01(\rR\n" +
 	"partitions\x12>\n" +
 	"\amembers\x18\x04 \x03(\v2$.kvd.v1.AddNodeResponse.MembersEntryR\amembers\x12!\n" +
-	"\ffirst_voters\x18\x05 \x03(\x04R\vfirstVoters\x1a:\n" +
+	"\ffirst_voters\x18\x05 \x03(\x04R\vfirstVoters\x12 \n" +
+	"\vincarnation\x18\x06 \x01(\tR\vincarnation\x1a:\n" +
 	"\fMembersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x04R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"'\n" +

@@ -90,7 +90,10 @@ type Hello struct {
 	// Random id of the data directory of the calling node.
 	Store uint64 `protobuf:"varint,8,opt,name=store,proto3" json:"store,omitempty"`
 	// The voters with which its cluster began, ascending; none: it does not know them.
-	FirstVoters   []uint64 `protobuf:"varint,9,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
+	FirstVoters []uint64 `protobuf:"varint,9,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
+	// Of its cluster: the number of recoveries from a lost majority, "-", and 16 hexadecimal digits that
+	// the last one drew; empty: the cluster was never recovered. Nodes of two incarnations do not talk.
+	Incarnation   string `protobuf:"bytes,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,6 +189,13 @@ func (x *Hello) GetFirstVoters() []uint64 {
 		return x.FirstVoters
 	}
 	return nil
+}
+
+func (x *Hello) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
 }
 
 // Packet has messages of the consensus, as the library encodes them. A long one comes alone, in
@@ -1358,8 +1368,10 @@ type AddedNode struct {
 	// The voters with which the cluster began.
 	FirstVoters []uint64 `protobuf:"varint,2,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
 	// All nodes, the new one among them.
-	Nodes         []*NodeRecord `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Partitions    uint32        `protobuf:"varint,4,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	Nodes      []*NodeRecord `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Partitions uint32        `protobuf:"varint,4,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	// As in Hello.
+	Incarnation   string `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1422,6 +1434,13 @@ func (x *AddedNode) GetPartitions() uint32 {
 	return 0
 }
 
+func (x *AddedNode) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
 // Configuration is who belongs to a cluster, as stores keep it with their position in the log.
 type Configuration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1431,7 +1450,9 @@ type Configuration struct {
 	// The id of the next node that joins: all below were used.
 	Next uint64 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
 	// The voters with which the cluster began.
-	FirstVoters   []uint64 `protobuf:"varint,4,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
+	FirstVoters []uint64 `protobuf:"varint,4,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
+	// As in Hello.
+	Incarnation   string `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1492,6 +1513,13 @@ func (x *Configuration) GetFirstVoters() []uint64 {
 		return x.FirstVoters
 	}
 	return nil
+}
+
+func (x *Configuration) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
 }
 
 // NodeRecord is what the replicated log knows of a node.
@@ -2006,7 +2034,7 @@ var File_kvd_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\xf3\x01\n" +
+	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\x95\x02\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\x04R\acluster\x12\x12\n" +
@@ -2018,7 +2046,9 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"partitions\x12\x12\n" +
 	"\x04hash\x18\a \x01(\tR\x04hash\x12\x14\n" +
 	"\x05store\x18\b \x01(\x04R\x05store\x12!\n" +
-	"\ffirst_voters\x18\t \x03(\x04R\vfirstVoters\"b\n" +
+	"\ffirst_voters\x18\t \x03(\x04R\vfirstVoters\x12 \n" +
+	"\vincarnation\x18\n" +
+	" \x01(\tR\vincarnation\"b\n" +
 	"\x06Packet\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x1a\n" +
 	"\bmessages\x18\x02 \x03(\fR\bmessages\x12\x12\n" +
@@ -2091,19 +2121,21 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\x03why\x18\x03 \x01(\tR\x03why\x12\x14\n" +
 	"\x05match\x18\x04 \x01(\x04R\x05match\x12\x1b\n" +
 	"\tsilent_ms\x18\x05 \x01(\x12R\bsilentMs\x12)\n" +
-	"\x10needs_checkpoint\x18\x06 \x01(\bR\x0fneedsCheckpoint\"\x91\x01\n" +
+	"\x10needs_checkpoint\x18\x06 \x01(\bR\x0fneedsCheckpoint\"\xb3\x01\n" +
 	"\tAddedNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12!\n" +
 	"\ffirst_voters\x18\x02 \x03(\x04R\vfirstVoters\x12-\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x17.kvd.peer.v1.NodeRecordR\x05nodes\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x04 \x01(\rR\n" +
-	"partitions\"\x8b\x01\n" +
+	"partitions\x12 \n" +
+	"\vincarnation\x18\x05 \x01(\tR\vincarnation\"\xad\x01\n" +
 	"\rConfiguration\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\fR\x05state\x12-\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x17.kvd.peer.v1.NodeRecordR\x05nodes\x12\x12\n" +
 	"\x04next\x18\x03 \x01(\x04R\x04next\x12!\n" +
-	"\ffirst_voters\x18\x04 \x03(\x04R\vfirstVoters\"~\n" +
+	"\ffirst_voters\x18\x04 \x03(\x04R\vfirstVoters\x12 \n" +
+	"\vincarnation\x18\x05 \x01(\tR\vincarnation\"~\n" +
 	"\n" +
 	"NodeRecord\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x12\n" +
