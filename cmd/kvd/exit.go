@@ -50,6 +50,7 @@ func exitCode(err error) int {
 		{kvd.ErrUnavailable, exitUnavailable},
 		{kvd.ErrOverloaded, exitUnavailable},
 		{kvd.ErrReadOnly, exitUnavailable},
+		{kvd.ErrRecovered, exitUnavailable},
 		{context.DeadlineExceeded, exitUnavailable},
 	} {
 		if errors.Is(err, class.err) {

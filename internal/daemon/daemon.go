@@ -277,9 +277,10 @@ func (s *process) open(ctx context.Context) error {
 		Reflection:  c.reflects(),
 		Connections: c.MaxConns, PeerConnections: c.MaxPeerConns,
 		SlowTime: c.SlowTime, SlowEntries: c.SlowCount, SlowHideKeys: c.SlowHide,
-		SetSetting: s.setSetting,
-		Cluster:    s.cluster.operated(),
-		Forward:    s.cluster.forwarder(),
+		SetSetting:  s.setSetting,
+		Cluster:     s.cluster.operated(),
+		Incarnation: s.cluster.incarnation(),
+		Forward:     s.cluster.forwarder(),
 		ReportError: func(id, method string, err error) {
 			s.log.Error("request failed", zap.String("request", id), zap.String("method", method), zap.Error(err))
 		},

@@ -65,6 +65,16 @@ func (c *clusterNode) operated() service.Cluster {
 	return c.nodes
 }
 
+// incarnation returns what tells that of the cluster; nil: the store belongs to none.
+func (c *clusterNode) incarnation() func() kv.Incarnation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes == nil {
+		return nil
+	}
+	return c.nodes.log.Incarnation
+}
+
 // forwarder returns what reaches the leader; nil: the store belongs to no cluster.
 func (c *clusterNode) forwarder() service.Forwarder {
 	c.mu.Lock()

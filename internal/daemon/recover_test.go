@@ -110,6 +110,49 @@ func TestAnInterruptedRecoveryIsNotedLater(t *testing.T) {
 	require.NoError(t, alone.end())
 }
 
+// Two nodes were made the only one of their cluster, each by itself, and do not reach each other. They
+// have two incarnations, and a client of the one refuses the other one.
+func TestTwoRecoveredNodesAreTwoClusters(t *testing.T) {
+	disks := make([]*vfs.Mem, 3)
+	starts, _ := clusterOn(t, disks)
+	var nodes []*running
+	for _, start := range starts {
+		nodes = append(nodes, start())
+	}
+	nodes[0].status(calm)
+	for _, r := range nodes {
+		require.NoError(t, r.end())
+	}
+	relays := []*testrelay.Relay{testrelay.New(t), testrelay.New(t)}
+	client, err := kvd.Open(relays[0].Addr()+","+relays[1].Addr(), kvd.WithTimeout(testwait.Left()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close()) }()
+	var incarnations []string
+	for i, disk := range disks[:2] {
+		require.NoError(t, RecoverNode(disk, "data", func(descriptor.Node, *replica.Recovery) bool { return true }))
+		alone := starts[i]() // the other one does not run, so neither tells the other one to end
+		relays[i].To(alone.addr)
+		c := alone.status(func(c *kvd.Cluster) bool { return c.Leader == uint64(i+1) })
+		incarnations = append(incarnations, c.Incarnation)
+		testwait.Until(t, func() bool {
+			err = client.Put(t.Context(), []byte("k"), []byte{byte(i)})
+			return err == nil || errors.Is(err, kvd.ErrRecovered)
+		})
+		if i == 0 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, kvd.ErrRecovered)
+			for _, known := range incarnations {
+				require.ErrorContains(t, err, known)
+			}
+			_, err := alone.client.Get(t.Context(), []byte("k"))
+			require.ErrorIs(t, err, kvd.ErrNotFound)
+		}
+		require.NoError(t, alone.end())
+	}
+	require.NotEqual(t, incarnations[0], incarnations[1])
+}
+
 // Two nodes were made the only one of their cluster, each by itself, which must not be. The one that
 // starts while the other one runs ends.
 func TestOfTwoRecoveredNodesOneEnds(t *testing.T) {

@@ -11,7 +11,7 @@
 // The generated code defines what is correct for the two messages: tests and fuzzers
 // decode with it what this package encodes, and the other way round.
 //
-// # Compact frames, format versions 1 to 3
+// # Compact frames, format versions 1 to 4
 //
 // In protobuf an operation is three nested messages, whose lengths must be known before
 // they are written. A compact frame states what its operations have in common once, and
@@ -114,6 +114,13 @@
 //
 //	head of a result that failed
 //	bit 2           figures follow the message: their number (1 byte, 1 to 16), and of each name and value as bytes
+//
+// # Version 4: the incarnation of a cluster
+//
+// Version 4 is version 3, and the server says after its preamble which incarnation of its cluster it
+// belongs to: the number of bytes (1 byte, at most 64) and a text, as in the metadata "kvd-incarnation"
+// of kv.proto; no bytes if it belongs to no cluster. A client that knows another one closes the
+// connection.
 //
 // # Ends
 //

@@ -77,6 +77,8 @@ const (
 	VersionSignIn = 2
 	// VersionCalls has a sign-in, whose token may be empty, and CallFrame.
 	VersionCalls = 3
+	// VersionIncarnation is VersionCalls, and the server tells the incarnation of its cluster.
+	VersionIncarnation = 4
 
 	PreambleBytes = len(Preamble)
 )

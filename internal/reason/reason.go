@@ -37,6 +37,7 @@ const (
 
 	Unauthenticated  = "UNAUTHENTICATED"
 	PermissionDenied = "PERMISSION_DENIED"
+	ClusterRecovered = "CLUSTER_RECOVERED"
 )
 
 // Class is a kind of error that a store returns.

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/auth"
@@ -94,6 +95,27 @@ func (s *Server) Cluster() (Cluster, error) {
 		return nil, Invalidf("this server is a single node, and no member of a cluster")
 	}
 	return shown{s.options.Cluster}, nil
+}
+
+// Incarnation returns what clients are told of the incarnation of the cluster; empty: the server belongs
+// to none.
+func (s *Server) Incarnation() string {
+	if s.options.Incarnation == nil {
+		return ""
+	}
+	return s.options.Incarnation().String()
+}
+
+// CheckIncarnation refuses a client that knows another incarnation of the cluster; empty: it knows none.
+func (s *Server) CheckIncarnation(known string) error {
+	if own := s.Incarnation(); known != "" && own != "" && known != own {
+		return &Error{
+			Code: FailedPrecondition, Reason: reason.ClusterRecovered,
+			Message: fmt.Sprintf("this server is of incarnation %s of its cluster, and the client knows %.64q: the cluster was recovered from a lost majority since, so that acknowledged writes may be missing, "+
+				"or this node was recovered apart from the others; nothing was done. Compare the incarnations that kvd cluster status shows at each node, keep one cluster, and start the client again", own, known),
+		}
+	}
+	return nil
 }
 
 // shown is a Cluster with errors whose texts go to the client.

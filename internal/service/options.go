@@ -56,6 +56,9 @@ type Options struct {
 	// to the client. It may be called concurrently. Nil: no setting changes.
 	SetSetting func(by, name, value string) (before, after string, err error)
 
+	// Incarnation returns that of the cluster that the store belongs to, which clients are told; nil: it
+	// belongs to none.
+	Incarnation func() kv.Incarnation
 	// Cluster is the cluster that the store belongs to; nil: none.
 	Cluster Cluster
 	// Forward has the node that leads the cluster perform writes which this one refuses because

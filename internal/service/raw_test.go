@@ -226,7 +226,7 @@ func TestPreambles(t *testing.T) {
 		return string(answer)
 	}
 	assert.Equal(t, frame.Preamble, say(frame.Preamble))
-	assert.Equal(t, frame.PreambleOf(frame.VersionCalls), say(frame.Preamble[:7]+"\xff"), "a newer client is told our version")
+	assert.Equal(t, frame.PreambleOf(frame.VersionIncarnation)+"\x00", say(frame.Preamble[:7]+"\xff"), "a newer client is told our version, and that the server belongs to no cluster")
 	assert.Empty(t, say(frame.Preamble[:7]+"\x00"), "there was no version 0")
 	assert.Empty(t, say("\x00kvdfrM\x01"))
 	assert.Empty(t, say("\x00kv"))

@@ -65,7 +65,8 @@
 // write travels by itself. So do the writes of a client of several addresses while the node that leads
 // has none of them, after each has refused them. If the node knows no leader, or has no connection to it,
 // a write returns [ErrReadOnly]. Reads see all that was acknowledged before, on every node, unless [Stale]
-// allows them less.
+// allows them less. A client keeps to one incarnation of the cluster: if a majority of the nodes was lost
+// and the cluster recovered from what was left, its calls return [ErrRecovered].
 //
 // Every error is an [*Error] that matches one of the sentinels below with errors.Is, or
 // context.Canceled or context.DeadlineExceeded. Messages are for people.

@@ -42,6 +42,13 @@ var (
 	// ErrPermission: the client may not read or write a key or range of the call, or may not
 	// make the call at all. Nothing was done. It does not tell whether a key exists.
 	ErrPermission = backend.ErrPermission
+	// ErrRecovered: the server is of another incarnation of its cluster than the first one that this
+	// client has talked to. The cluster was recovered from a lost majority of its nodes since, so that
+	// acknowledged writes may be missing; or the server was recovered apart from the others, and is
+	// another cluster with the same id. The call was refused, unless the error is also ErrUncertain.
+	// Compare the incarnations that the nodes tell (Client.Cluster, kvd cluster status), then open
+	// another client, which takes that of the first server that answers.
+	ErrRecovered = backend.ErrRecovered
 	// ErrInternal: the server or the client has a bug.
 	ErrInternal = backend.ErrInternal
 )

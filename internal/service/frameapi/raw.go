@@ -52,7 +52,7 @@ type rawTransport struct {
 // It uses little stack itself, since a small stack is cut to 4 KiB while the connection
 // idles.
 func (fs *frames) Serve(conn *service.Conn) {
-	version, token, err := exchangePreambles(conn)
+	version, token, err := fs.exchangePreambles(conn)
 	if err != nil {
 		_ = conn.Close() // it speaks no frames, and would not understand why
 		return
@@ -83,18 +83,22 @@ func (fs *frames) Serve(conn *service.Conn) {
 var errPreamble = errors.New("not the preamble of raw frames")
 
 // exchangePreambles reads the client's preamble and answers with the version to speak: the
-// client's, or if that is newer, the server's. It returns the version, and the token that the
-// client signs in with, if it does.
-func exchangePreambles(conn *service.Conn) (version byte, token string, err error) {
+// client's, or if that is newer, the server's, and the incarnation of the cluster, if the version has
+// that. It returns the version, and the token that the client signs in with, if it does.
+func (fs *frames) exchangePreambles(conn *service.Conn) (version byte, token string, err error) {
 	var hello [frame.PreambleBytes]byte
 	if _, err := io.ReadFull(conn, hello[:]); err != nil {
 		return 0, "", err
 	}
-	version = min(frame.Version(hello), frame.VersionCalls)
+	version = min(frame.Version(hello), frame.VersionIncarnation)
 	if version == 0 {
 		return 0, "", errPreamble
 	}
-	if _, err := io.WriteString(conn, frame.PreambleOf(version)); err != nil {
+	greeting := []byte(frame.PreambleOf(version))
+	if version >= frame.VersionIncarnation {
+		greeting = frame.AppendIncarnation(greeting, fs.server.Incarnation())
+	}
+	if _, err := conn.Write(greeting); err != nil {
 		return 0, "", err
 	}
 	switch version {

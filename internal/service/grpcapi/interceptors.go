@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kvd-db/kvd/internal/frame"
@@ -23,6 +24,9 @@ func (a *api) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 	}
 	defer c.release()
 	defer a.server.Recover(c.method, &err)
+	if err := a.meet(ctx, func(told metadata.MD) error { return grpc.SetHeader(ctx, told) }); err != nil {
+		return nil, err
+	}
 	m, ok := req.(proto.Message)
 	if err := c.come(); err != nil {
 		return nil, err
@@ -47,6 +51,24 @@ func (a *api) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 	err = a.errorOf(c.method, err)
 	a.finishCall(c, req, answer, err)
 	return c.lend(answer, err)
+}
+
+// meet tells a client the incarnation of the cluster, if the server belongs to one, and refuses a client
+// that knows another one.
+func (a *api) meet(ctx context.Context, tell func(metadata.MD) error) error {
+	own := a.server.Incarnation()
+	if own == "" {
+		return nil
+	}
+	if err := tell(metadata.Pairs(kvdpb.IncarnationHeader, own)); err != nil {
+		return err
+	}
+	for _, known := range metadata.ValueFromIncomingContext(ctx, kvdpb.IncarnationHeader) {
+		if err := a.server.CheckIncarnation(known); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ended counts a call and returns its error as gRPC sends it. A stream that has failed after its
@@ -105,6 +127,9 @@ func (a *api) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerI
 	}
 	defer c.release()
 	defer a.server.Recover(c.method, &err)
+	if err := a.meet(ctx, stream.SetHeader); err != nil {
+		return err
+	}
 	if info.FullMethod != kvdpb.KVService_Pipeline_FullMethodName { // whose operations count
 		if err := a.server.Charge(c.work.Identity, time.Now(), 1, 0); err != nil {
 			return err

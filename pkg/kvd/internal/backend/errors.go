@@ -25,6 +25,7 @@ var (
 
 	ErrUnauthenticated = errors.New("not signed in")
 	ErrPermission      = errors.New("permission denied")
+	ErrRecovered       = errors.New("the cluster was recovered")
 )
 
 // Failure is kvd.Error. A backend leaves Op empty, except in a failure that calls share.

@@ -57,6 +57,7 @@ var reasons = map[string]fault{
 	kvdpb.ReasonInternal:         {err: backend.ErrInternal},
 	kvdpb.ReasonUnauthenticated:  {err: backend.ErrUnauthenticated, undone: true},
 	kvdpb.ReasonPermissionDenied: {err: backend.ErrPermission, undone: true},
+	kvdpb.ReasonClusterRecovered: {err: backend.ErrRecovered, undone: true},
 }
 
 // faultOfReason translates the server's answer to one operation. If the reason is unknown, because
@@ -125,6 +126,9 @@ func faultOfStatus(err error) *fault {
 	}
 	f := faultOfReason(info.GetReason(), s.Message(), s.Code())
 	f.retryAfter = retryAfter
+	if _, answered := errors.AsType[*otherIncarnation](err); answered {
+		f.undone = false // the client has learned it by the answer
+	}
 	// A server that refuses a request for its length gives no reason. Answers cannot be too
 	// long: the client accepts more than any server sends.
 	f.undone = f.undone || info == nil && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "received message")
@@ -167,6 +171,10 @@ func faultOfStream(err error) *fault {
 	switch f.err {
 	case backend.ErrUnauthenticated, backend.ErrPermission: // only at the door
 		f.undone = true
+		return f
+	case backend.ErrRecovered: // likewise, unless the first answer has told it
+		_, answered := errors.AsType[*otherIncarnation](err)
+		f.undone = !answered
 		return f
 	}
 	f.undone = f.reason == kvdpb.ReasonOverloaded

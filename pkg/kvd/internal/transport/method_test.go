@@ -131,7 +131,7 @@ var methodsInFrames = []string{"Write", "Commit", "Execute", "BeginSnapshot", "K
 // Calls travel in frames from version 3 on, and by gRPC before.
 func TestVersionsOfFrames(t *testing.T) {
 	authority, token := authorityOf(t)
-	for newest := byte(frame.VersionPlain); newest <= frame.VersionCalls; newest++ {
+	for newest := byte(frame.VersionPlain); newest <= frame.VersionIncarnation; newest++ {
 		for _, signsIn := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d, signs in: %t", newest, signsIn), func(t *testing.T) {
 				var server service.Options

@@ -33,6 +33,8 @@ type Network struct {
 	current   atomic.Int32 // index of the current endpoint
 	leader    leaderSearch
 	epochs    atomic.Bool // a server has told the epoch of its store: see GetFirst
+	// incarnation is that of the cluster, as the first server has told it; nil: none has.
+	incarnation atomic.Pointer[string]
 	// releasing counts the snapshots that are being released; releases has a value for each that
 	// is being released in the background.
 	releasing sync.WaitGroup
@@ -74,7 +76,9 @@ func (c *Network) addEndpoint(i int, target string) error {
 		return err
 	}
 	for range options.Conns {
-		cc, err := grpc.NewClient(options.target(target), options.dialOptions(target, c.connectTimeout())...)
+		dialing := options.dialOptions(target, c.connectTimeout())
+		dialing = append(dialing, grpc.WithChainUnaryInterceptor(c.meetsInCall), grpc.WithChainStreamInterceptor(c.meetsInStream))
+		cc, err := grpc.NewClient(options.target(target), dialing...)
 		if err != nil {
 			return err
 		}

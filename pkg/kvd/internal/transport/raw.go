@@ -103,7 +103,7 @@ var (
 // dialRaw makes a connection for raw frames of the newest version that the server has. It returns
 // errOtherProtocol, errNoAnswer, errHungUp, or another error if the server could not be reached.
 func (c *conn) dialRaw(ctx context.Context) (frameTransport, error) {
-	transport, err := c.dialVersion(ctx, frame.VersionCalls)
+	transport, err := c.dialVersion(ctx, frame.VersionIncarnation)
 	if errors.Is(err, errTokenOnly) {
 		return c.dialVersion(ctx, frame.VersionPlain)
 	}
@@ -126,7 +126,7 @@ func (c *conn) dialVersion(ctx context.Context, version byte) (frameTransport, e
 		_ = plain.Close() // nothing was sent on it
 		return nil, err
 	}
-	conn, version, err := greet(greeting, plain, c.raw.tls, version, token)
+	conn, version, err := greet(greeting, plain, c.raw.tls, version, token, c.client.meet)
 	if err != nil {
 		return nil, err
 	}
@@ -135,11 +135,11 @@ func (c *conn) dialVersion(ctx context.Context, version byte) (frameTransport, e
 	return transport, nil
 }
 
-// greet agrees with the server on raw frames, and on their version, which is at most newest. After an
-// error it has closed the connection.
-func greet(ctx context.Context, plain net.Conn, config *tls.Config, newest byte, token string) (conn net.Conn, version byte, err error) {
+// greet agrees with the server on raw frames, and on their version, which is at most newest. meet judges
+// the incarnation that the server tells. After an error greet has closed the connection.
+func greet(ctx context.Context, plain net.Conn, config *tls.Config, newest byte, token string, meet func(string) error) (conn net.Conn, version byte, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = plain.Close() }) // ends reads and writes
-	conn, version, err = hello(ctx, plain, config, newest, token)
+	conn, version, err = hello(ctx, plain, config, newest, token, meet)
 	if !stop() {
 		err = errHungUp
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -159,7 +159,7 @@ var errTokenOnly = errors.New("the server wants a token or version 1 of frames")
 
 // hello sends the preamble, waits for the server's, which has the version, and signs in if that has a
 // sign-in.
-func hello(ctx context.Context, conn net.Conn, config *tls.Config, newest byte, token string) (_ net.Conn, version byte, err error) {
+func hello(ctx context.Context, conn net.Conn, config *tls.Config, newest byte, token string, meet func(string) error) (_ net.Conn, version byte, err error) {
 	if config != nil {
 		secure := tls.Client(conn, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
@@ -190,6 +190,14 @@ func hello(ctx context.Context, conn net.Conn, config *tls.Config, newest byte, 
 		return conn, version, nil
 	case version == frame.VersionSignIn && token == "":
 		return nil, 0, errTokenOnly
+	case version >= frame.VersionIncarnation:
+		told, err := frame.ReadIncarnation(conn)
+		if err != nil {
+			return nil, 0, otherwise(err)
+		}
+		if err := meet(told); err != nil {
+			return nil, 0, err
+		}
 	}
 	if _, err := conn.Write(frame.AppendSignIn(nil, token)); err != nil {
 		return nil, 0, otherwise(err)

@@ -178,7 +178,7 @@ func TestGreetings(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), helloTimeout)
 				defer cancel()
 				begun := time.Now()
-				conn, version, err := greet(ctx, ours, nil, frame.VersionCalls, "")
+				conn, version, err := greet(ctx, ours, nil, frame.VersionCalls, "", meetAny)
 				if test.want == nil {
 					require.NoError(t, err)
 					assert.EqualValues(t, frame.VersionPlain, version)
@@ -220,7 +220,7 @@ func TestGreetingOverTLS(t *testing.T) {
 			})
 			defer func() { require.NoError(t, ours.Close()) }()
 			o := &Options{TLS: &tls.Config{RootCAs: pool}, Dialer: func(context.Context, string) (net.Conn, error) { return ours, nil }}
-			_, _, err := greet(context.Background(), ours, o.rawTarget(test.name+":1").tls, frame.VersionPlain, "")
+			_, _, err := greet(context.Background(), ours, o.rawTarget(test.name+":1").tls, frame.VersionPlain, "", meetAny)
 			require.ErrorIs(t, err, test.want)
 			server.Wait()
 		})

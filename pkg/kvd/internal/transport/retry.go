@@ -262,7 +262,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	if a.cluster {
 		most, longest = max(most, leaderAttempts), a.client.leader.most()
 	}
-	if errors.Is(f.err, backend.ErrUnavailable) {
+	if errors.Is(f.err, backend.ErrUnavailable) || errors.Is(f.err, backend.ErrRecovered) { // another endpoint may be of the incarnation that the client knows
 		a.client.moveOn(a.conn)
 	}
 	if !f.transient || a.doubt && !a.requestID.given() || a.n-a.directs >= most {

@@ -27,6 +27,7 @@ const (
 
 	ReasonUnauthenticated  = "UNAUTHENTICATED"
 	ReasonPermissionDenied = "PERMISSION_DENIED"
+	ReasonClusterRecovered = "CLUSTER_RECOVERED"
 )
 
 // Keys of ErrorInfo.metadata.
@@ -58,6 +59,10 @@ const (
 // NotReadyTrailer is the trailer of an answer to a check of HealthReadiness that says why the
 // server is not ready.
 const NotReadyTrailer = "kvd-not-ready-bin"
+
+// IncarnationHeader is in the metadata of the answers of a node of a cluster, and of the calls of a
+// client that was told it: the incarnation of the cluster.
+const IncarnationHeader = "kvd-incarnation"
 
 // FollowsLeaderHeader is in the metadata of a call whose client goes to the node that leads
 // itself: no other node forwards it.
