@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -264,4 +265,112 @@ func TestNoCommittedEntryIsReplaced(t *testing.T) {
 	require.ErrorIs(t, l.Write(true, Update{Group: testGroup, Entries: entries(3, 3, 1, 0)}), kv.ErrInvalidArgument, "the commit index is that of the group")
 	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(3, 1, 4), Entries: entries(4, 3, 1, 0)}), "it replaces nothing")
 	require.NoError(t, l.Close())
+}
+
+// A recovery after a crash anywhere in a life, and a creation that goes on after one, fail with each of
+// their operations in turn. What was synced is there all the same when they are repeated.
+func TestEveryFaultOfARecoveryFromACrash(t *testing.T) {
+	type crash struct {
+		image  *vfs.Mem
+		states []string
+		acked  int
+		fresh  bool
+		what   string
+	}
+	every := 7
+	if testsize.Reduced() {
+		every = 31
+	}
+	var crashes []crash
+	disk := newDisk(t)
+	l := &life{m: newModel(t)}
+	disk.SetHook(func(s vfs.Step) {
+		if s.N%every == 0 {
+			what := fmt.Sprintf("kill before step %d (%s %s)", s.N, s.Kind, s.Name)
+			crashes = append(crashes, crash{disk.KillImage(), slices.Clone(l.m.states), l.acked, l.log == nil, what})
+		}
+	})
+	require.NoError(t, l.run(testOptions(disk, true)))
+	disk.SetHook(nil)
+	fired := 0
+	for _, c := range crashes {
+		for i := 0; ; i++ {
+			image := c.image.KillImage()
+			fsys := faultfs.Wrap(image, faultfs.FailAt(i, syscall.EIO, false))
+			log, _, err := Open(testOptions(fsys, c.fresh))
+			done := !fsys.Fired()
+			fsys.SetInjector(nil)
+			if done {
+				require.NoError(t, err, c.what)
+				require.NoError(t, log.Close())
+				break
+			}
+			fired++
+			if err == nil {
+				_ = log.Close()
+			} else {
+				require.ErrorIs(t, err, syscall.EIO, "%s, then operation %d", c.what, i)
+			}
+			for _, policy := range []vfs.CrashPolicy{vfs.DropAll, vfs.KeepAll} {
+				check(t, image.CrashImage(policy, nil), c.states, c.acked, c.fresh, fmt.Sprintf("%s, then operation %d", c.what, i))
+			}
+		}
+	}
+	require.Greater(t, fired, 50)
+}
+
+// An entry that cannot be read is reported; the log goes on, and has it once the disk can be read.
+func TestAReadThatFailsChangesNothing(t *testing.T) {
+	fsys := faultfs.Wrap(newDisk(t), nil)
+	l := mustOpen(t, testOptions(fsys, true))
+	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(1, 1, 0), Entries: entries(1, 1, 9, 100)}))
+	g := l.Group(testGroup)
+	for i := range 2 { // the header of its frame, and the frame
+		fsys.SetInjector(faultfs.FailAt(i, syscall.EIO, false, faultfs.OnKind(faultfs.Read)))
+		_, err := g.Entries(1, 2, 99)
+		require.ErrorIs(t, err, syscall.EIO)
+		require.NoError(t, l.Err())
+	}
+	fsys.SetInjector(nil)
+	es, err := g.Entries(1, 2, 99)
+	require.NoError(t, err)
+	require.Equal(t, "1/1.", strings.TrimRight(string(es[0].GetData()), "\x00"))
+	require.NoError(t, l.Close())
+}
+
+// A lowest segment that is missing is damage: a later frame names it.
+func TestTheLowestSegmentIsMissed(t *testing.T) {
+	disk, l := longLog(t)
+	require.NoError(t, l.Compact(testGroup, 15))
+	require.NoError(t, l.Reclaim())
+	require.NoError(t, l.Close())
+	nums, err := listSegments(disk, testDir)
+	require.NoError(t, err)
+	require.Greater(t, nums[0], uint64(1))
+	require.NoError(t, disk.Remove(segmentName(testDir, nums[0])))
+	_, _, err = Open(testOptions(disk, false))
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	require.ErrorContains(t, err, segmentName(testDir, nums[0])+": segment is missing")
+}
+
+// A check and a scrub of a disk that fails report that, and not damage.
+func TestChecksOfADiskThatFails(t *testing.T) {
+	disk, l := longLog(t)
+	unlisted := faultfs.Wrap(disk, nil)
+	l.opts.FS = unlisted
+	unlisted.SetInjector(faultfs.FailAt(0, syscall.EIO, true, faultfs.OnKind(faultfs.List)))
+	require.ErrorIs(t, l.Verify(t.Context(), direct, func(int64) {}, func(string, error) error { return nil }), syscall.EIO)
+	l.opts.FS = disk
+	require.NoError(t, l.Close())
+	for i := 0; ; i++ {
+		fsys := faultfs.Wrap(disk, faultfs.FailAt(i, syscall.EIO, true))
+		_, err := Check(fsys, testDir, testStore)
+		if !fsys.Fired() {
+			require.NoError(t, err)
+			require.Greater(t, i, 10)
+			return
+		}
+		require.ErrorIs(t, err, syscall.EIO, "operation %d", i)
+		require.NotErrorIs(t, err, kv.ErrCorrupt, "operation %d", i)
+	}
 }
