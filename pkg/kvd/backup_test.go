@@ -76,10 +76,9 @@ func TestBackupSendsTheFilesOfACheckpoint(t *testing.T) {
 
 // What a backup returns are errors of a call, also while a file is read.
 func TestErrorsOfABackup(t *testing.T) {
-	_, _, db := serveEngine(t, service.Options{})
-	for i := range 8 {
-		require.NoError(t, db.Put(t.Context(), []byte{'k', byte(i)}, make([]byte, 300_000)))
-	}
+	e, _, db := serveEngine(t, service.Options{})
+	require.NoError(t, db.Put(t.Context(), []byte("k"), make([]byte, 3<<20)))
+	require.NoError(t, e.Flush(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	b, err := db.Backup(ctx, 0)

@@ -39,6 +39,7 @@ func TestAKeyThatIsFarTooLargeEndsNoConnection(t *testing.T) {
 			return c.dialer(ctx, address)
 		}))...)
 		require.NoError(t, db.Ping(t.Context()))
+		require.NoError(t, db.Put(t.Context(), []byte("k"), nil))
 		require.NoError(t, db.View(t.Context(), func(*Snapshot) error { return nil }), "it tells the epoch")
 		before := dials.Load()
 		key, pipeline := make([]byte, 10<<20), db.Pipeline()

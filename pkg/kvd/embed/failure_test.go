@@ -123,7 +123,7 @@ func TestDamageIsNamed(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrPermission)
 }
 
-// counted counts the files of the log that are open for reading.
+// counted counts the value files that are open.
 type counted struct {
 	vfs.FS
 	open atomic.Int64
@@ -131,7 +131,7 @@ type counted struct {
 
 func (c *counted) Open(name string) (vfs.File, error) {
 	f, err := c.FS.Open(name)
-	if err == nil && strings.HasSuffix(name, ".wal") {
+	if err == nil && strings.HasSuffix(name, ".val") {
 		c.open.Add(1)
 		f = &countedFile{File: f, closed: sync.OnceFunc(func() { c.open.Add(-1) })}
 	}
@@ -155,21 +155,22 @@ func TestABackupThatEndsInTheMiddleOfAFile(t *testing.T) {
 	files := &counted{FS: disk}
 	db := openOn(t, files)
 	require.NoError(t, db.Put(t.Context(), []byte("k"), make([]byte, 100_000)))
+	require.NoError(t, db.engine.Flush(t.Context()))
 	b, err := db.Backup(t.Context(), 0)
 	require.NoError(t, err)
 	before := files.open.Load()
 	var content io.Reader
 	for range 2 {
 		for _, f := range b.Info().Files {
-			if strings.HasSuffix(f.Name, ".wal") {
+			if strings.HasSuffix(f.Name, ".val") {
 				_, content, err = b.Fetch(f.Name)
 				require.NoError(t, err)
 				require.Equal(t, before+1, files.open.Load())
 			}
 		}
 	}
-	disk.SetInjector(faultfs.FailAt(0, syscall.EIO, true, faultfs.OnKind(faultfs.Read), faultfs.OnName("*.wal")))
-	_, err = content.Read(make([]byte, 10))
+	disk.SetInjector(faultfs.FailAt(0, syscall.EIO, true, faultfs.OnKind(faultfs.Read), faultfs.OnName("*.val")))
+	_, err = io.Copy(io.Discard, content)
 	e, ok := errors.AsType[*kvd.Error](err)
 	require.True(t, ok, "%v", err)
 	require.Equal(t, "backup", e.Op)
