@@ -411,16 +411,23 @@ func TestCallsFindALeaderSoon(t *testing.T) {
 			begun := time.Now()
 			const elected = 1500 * time.Millisecond
 			var refused atomic.Int64
-			node := func(leads bool) *servertest.Scripted {
-				return answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
-					if leads && time.Since(begun) >= elected {
-						return servertest.AnswerAll(r)
+			servers := make(map[string]*cluster)
+			for _, address := range []string{"a", "b", "c"} {
+				store := servicetest.New(kv.DefaultLimits)
+				store.OnWrite = func(context.Context, []*kv.Write) error {
+					if address == "c" && time.Since(begun) >= elected {
+						return nil
 					}
-					refused.Add(int64(len(r.Ops)))
-					return refuse(r, codes.FailedPrecondition, kvdpb.ReasonNotLeader)
-				})
+					refused.Add(1)
+					return &kv.NotLeaderError{}
+				}
+				servers[address] = serve(t, store, service.Options{})
 			}
-			db := piped(t, "a,b,c", map[string]*servertest.Scripted{"a": node(false), "b": node(false), "c": node(true)}, nil)
+			db, err := Open("a,b,c", WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return servers[address].dialer(ctx, address)
+			}))
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, db.Close()) }()
 			var all sync.WaitGroup
 			for range callers {
 				all.Go(func() { assert.NoError(t, db.Put(t.Context(), []byte("k"), nil)) })

@@ -61,6 +61,11 @@ func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.
 			tries.succeeded()
 			return a, nil
 		}
+		if f.reason == kvdpb.ReasonNotLeader && tries.write && c.endpoints > 1 {
+			// In a frame a node does not say whether it knows which one leads. The next one is asked
+			// by a call, whose answer says so.
+			f.elsewhere, tries.asCall = true, true
+		}
 		if err := tries.again(ctx, f); err != nil {
 			return answer{}, err
 		}
