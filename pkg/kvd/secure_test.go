@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
@@ -50,4 +51,20 @@ func TestATokenThatCannotBeHadIsUnauthenticated(t *testing.T) {
 		assert.NotErrorIs(t, err, ErrUncertain)
 	}
 	require.NoError(t, c.Close())
+}
+
+// A token that was read from a file with the end of its line cannot be sent, and is not in the error.
+func TestATokenWithTheEndOfItsLineIsUnauthenticated(t *testing.T) {
+	for _, token := range []string{"secret\n", "secret\r\n", " secret", "secr\u00e9t"} {
+		for way, opts := range ways {
+			c := serve(t, nil, service.Options{}).open(t, append(opts, WithToken(token))...)
+			for name, call := range callsOf(c) {
+				err := call(t.Context())
+				require.ErrorIs(t, err, ErrUnauthenticated, "%s %s", way, name)
+				require.NotErrorIs(t, err, ErrUncertain, "%s %s", way, name)
+				require.ErrorContains(t, err, "the end of a line", "%s %s", way, name)
+				require.NotContains(t, err.Error(), "secr", "%s %s", way, name)
+			}
+		}
+	}
 }

@@ -126,7 +126,7 @@ func (o *Options) dialOptions(target string, connect time.Duration) []grpc.DialO
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceiveBytes)),
 	}
 	if o.Token != nil {
-		opts = append(opts, grpc.WithPerRPCCredentials(bearer{o.Token}))
+		opts = append(opts, grpc.WithPerRPCCredentials(bearer{o}))
 	}
 	if o.Dialer != nil {
 		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

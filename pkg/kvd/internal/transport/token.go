@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,6 +20,9 @@ func (o *Options) token() (string, error) {
 	token, err := o.Token()
 	if err != nil {
 		return "", status.Error(codes.Unauthenticated, "get the token: "+err.Error())
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", status.Error(codes.Unauthenticated, "the token has a character that no token has, such as a space or the end of a line")
 	}
 	return token, nil
 }
@@ -38,13 +42,13 @@ func (o *Options) checkToken(target string) error {
 }
 
 // bearer puts the token into the header of each gRPC call.
-type bearer struct{ token func() (string, error) }
+type bearer struct{ options *Options }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	token, err := b.token()
+	token, err := b.options.token()
 	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, "get the token: "+err.Error())
+		return nil, err
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }
