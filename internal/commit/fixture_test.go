@@ -31,7 +31,10 @@ func newFixture(t *testing.T) *fixture {
 	o := s.world.Options(s.fs)
 	require.NoError(t, partition.Create(o))
 	s.p, s.c = s.open(o)
-	t.Cleanup(func() { require.NoError(t, s.close()) })
+	t.Cleanup(func() {
+		s.stall(false) // a test that failed may have left the disk hanging
+		require.NoError(t, s.close())
+	})
 	return s
 }
 

@@ -62,40 +62,40 @@ func TestAppendingIsLeftToTheLeader(t *testing.T) {
 // caller that asks for one leads only while it appends.
 func TestHowLongTheCallerLeads(t *testing.T) {
 	for _, level := range durabilities {
-		s := newFixture(t)
-		s.stall(true)
-		w, g := s.putGroup("b", level)
-		call := s.lead(t, g)
-		require.NotZero(t, s.c.inflightBytes.Load(), "it is in the log")
-		require.Empty(t, g.call.Done())
-		if level < kv.DurabilitySync {
-			require.False(t, s.c.orchestrator.tryLock(), "it leads until flushed")
-		} else {
-			testwait.Until(t, s.c.orchestrator.tryLock)
-			s.c.orchestrator.yield()
-		}
-		s.world.Stall(false)
-		for _, o := range call.led {
-			o.finish()
-		}
-		if level < kv.DurabilitySync {
-			require.Len(t, g.call.Done(), 1, "the caller applied it itself")
-		}
-		s.c.Wake()
-		requireDecided(t, g)
-		require.NoError(t, w.Err)
+		synctest.Test(t, func(t *testing.T) {
+			s := newFixture(t)
+			s.stall(true)
+			synctest.Wait() // until the orchestrator sleeps
+			w, g := s.putGroup("b", level)
+			call := s.lead(t, g)
+			require.NotZero(t, s.c.inflightBytes.Load(), "it is in the log")
+			require.Empty(t, g.call.Done())
+			if level < kv.DurabilitySync {
+				require.False(t, s.c.orchestrator.tryLock(), "it leads until flushed")
+			} else {
+				synctest.Wait()
+				require.True(t, s.c.orchestrator.tryLock())
+				s.c.orchestrator.yield()
+			}
+			s.world.Stall(false)
+			for _, o := range call.led {
+				o.finish()
+			}
+			if level < kv.DurabilitySync {
+				require.Len(t, g.call.Done(), 1, "the caller applied it itself")
+			}
+			s.c.Wake()
+			requireDecided(t, g)
+			require.NoError(t, w.Err)
+		})
 	}
 }
 
-// lead appends a group on the goroutine of its caller, once that finds no leader.
+// lead appends a group on the goroutine of its caller, while the orchestrator sleeps.
 func (s *fixture) lead(t *testing.T, g *WriteGroup) *submission {
 	call := &submission{}
-	testwait.Until(t, func() bool {
-		if call.append([]*WriteGroup{g}, true); call.log == nil {
-			require.True(t, s.c.inbox.Remove(g))
-		}
-		return call.log != nil
-	})
+	call.append([]*WriteGroup{g}, true)
+	require.NotNil(t, call.log, "another goroutine leads")
 	return call
 }
 
