@@ -79,17 +79,17 @@ type Archiver struct {
 	archive   *Archive // nil: not open
 	opened    bool     // it was
 	connected bool     // it was compared with the log
-	marks     []Mark   // that no piece has
-	marking   bool     // the version at the start was noted
 	partly    time.Time
 	retry     time.Duration
 	retryAt   time.Time
 
-	mu     sync.Mutex
-	last   *Piece // the newest; nil: there is none
-	given  uint64 // segments up to this number were given up
-	gap    string // why; empty: none were since last
-	status ArchiveStatus
+	mu      sync.Mutex
+	marks   []Mark // that no piece has
+	marking bool   // the version at the start was noted
+	last    *Piece // the newest; nil: there is none
+	given   uint64 // segments up to this number were given up
+	gap     string // why; empty: none were since last
+	status  ArchiveStatus
 }
 
 // StartArchiver opens the archive, or makes it, and starts to copy the log to it. If the
@@ -174,7 +174,8 @@ func (a *Archiver) run() {
 	}
 }
 
-// watch gives segments up if too many wait, also while an attempt to archive them hangs.
+// watch notes which version readers see, and gives segments up if too many wait, also while an
+// attempt to archive them hangs: what was written meanwhile is archived later, with its times.
 func (a *Archiver) watch() {
 	defer a.o.Events.Guard()
 	tick := time.NewTicker(archiveTick)
@@ -184,6 +185,7 @@ func (a *Archiver) watch() {
 		case <-a.stop:
 			return
 		case <-tick.C:
+			a.mark()
 			a.giveUp()
 		}
 	}
@@ -207,9 +209,11 @@ func (a *Archiver) try() {
 // mark notes which version readers see now, unless it did before. At the start it always does:
 // the times since the last mark of an earlier run are not known.
 func (a *Archiver) mark() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	version := a.o.Visible()
 	now := time.Now() // after that: what is written later is not of an earlier time
-	if n := len(a.marks); n > 0 && a.marks[n-1].Version >= version || n == 0 && a.marking && a.marked(version) {
+	if n := len(a.marks); n > 0 && a.marks[n-1].Version >= version || n == 0 && a.marking && a.markedLocked(version) {
 		return
 	}
 	a.marking = true
@@ -223,10 +227,8 @@ func (a *Archiver) mark() {
 	a.marks = append(a.marks, Mark{At: momentOf(now.Add(time.Millisecond - 1)), Version: version})
 }
 
-// marked reports whether the last piece has a mark of a version.
-func (a *Archiver) marked(version kv.SeqNum) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// markedLocked reports whether the last piece has a mark of a version.
+func (a *Archiver) markedLocked(version kv.SeqNum) bool {
 	if a.last == nil || len(a.last.Marks) == 0 {
 		return false
 	}
@@ -306,20 +308,41 @@ func (a *Archiver) add(ctx context.Context, now time.Time, r wal.DurableRange, f
 // publish writes the description of a piece, with the marks that belong to it.
 func (a *Archiver) publish(p *Piece) error {
 	p.Clock = a.o.Clock()
-	n := 0
-	for n < len(a.marks) && a.marks[n].Version <= p.Version {
-		n++
-	}
-	n = min(n, maxMarks-len(p.Marks))
-	p.Marks = slices.Concat(p.Marks, a.marks[:n])
+	room := maxMarks - len(p.Marks)
+	marks := a.marksUpTo(p.Version)
+	p.setMarks(slices.Concat(p.Marks, marks[:min(len(marks), room)]))
 	if err := a.archive.publish(p); err != nil {
 		return err
 	}
 	if err := a.archive.there(); err != nil {
 		return err
 	}
-	a.marks = slices.Clone(a.marks[n:])
+	a.dropMarks(p)
 	return nil
+}
+
+// marksUpTo returns the marks that no piece has, of versions up to one. The caller may keep them.
+func (a *Archiver) marksUpTo(version kv.SeqNum) (marks []Mark) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range a.marks {
+		if m.Version <= version {
+			marks = append(marks, m)
+		}
+	}
+	return marks
+}
+
+// dropMarks forgets the marks that a piece has, or has in their place: some may have been left out
+// meanwhile, to make room.
+func (a *Archiver) dropMarks(p *Piece) {
+	if len(p.Marks) == 0 {
+		return
+	}
+	last := p.Marks[len(p.Marks)-1].Version
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.marks = slices.DeleteFunc(a.marks, func(m Mark) bool { return m.Version <= last })
 }
 
 // gapBefore returns why the log before a piece is not in the archive; empty if it is.

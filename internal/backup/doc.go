@@ -104,7 +104,9 @@
 //	{"xxh64":"0123456789abcdef"}
 //
 // [Piece] says what the fields mean. The log has no times; the marks lead from a time to a
-// version: once a second, the server notes the version that readers see.
+// version: once a second, the server notes the version that readers see, also while it cannot
+// write to the archive. A piece of version 2, which the server writes if it has to, may have more
+// than 4,096 marks. Golden descriptions are in testdata/v1 and testdata/v2.
 //
 // # Receiving
 //

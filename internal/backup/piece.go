@@ -11,12 +11,17 @@ import (
 )
 
 const (
+	// pieceFormat is the format of descriptions with up to plainMarks marks, and longFormat of those
+	// that may have maxMarks.
 	pieceFormat  = 1
+	longFormat   = 2
 	pieceSuffix  = ".piece"
 	framesSuffix = ".frames"
-	// maxPiece bounds what is read of a description: it has at most maxMarks marks.
-	maxPiece = 1 << 20
-	maxMarks = 4096
+	plainMarks   = 4096
+	// maxMarks are those of nine hours in which a new version was seen each second.
+	maxMarks = 1 << 15
+	// maxPiece bounds what is read of a description: some 40 bytes for each mark.
+	maxPiece = 2 << 20
 )
 
 // Piece describes successive frames of one segment of a store's log, in an archive.
@@ -90,7 +95,7 @@ func (m *moment) UnmarshalText(text []byte) (err error) {
 // Errors: a *kv.CorruptionError, or kv.ErrUnsupportedVersion.
 func DecodePiece(file string, b []byte) (*Piece, error) {
 	p := new(Piece)
-	if err := unseal(file, b, "kvd_archive", pieceFormat, p); err != nil {
+	if err := unseal(file, b, "kvd_archive", longFormat, p); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -99,9 +104,25 @@ func DecodePiece(file string, b []byte) (*Piece, error) {
 // Encode returns the bytes of the description, as the package comment shows them.
 func (p *Piece) Encode() ([]byte, error) { return seal(p) }
 
+// mostMarks returns how many marks a description of the format may have.
+func (p *Piece) mostMarks() int {
+	if p.Format == pieceFormat {
+		return plainMarks
+	}
+	return maxMarks
+}
+
+// setMarks sets the marks, in the oldest format that may have so many.
+func (p *Piece) setMarks(marks []Mark) {
+	p.Marks, p.Format = marks, pieceFormat
+	if len(marks) > plainMarks {
+		p.Format = longFormat
+	}
+}
+
 func (p *Piece) check() error {
 	switch {
-	case p.Format != pieceFormat:
+	case p.Format != pieceFormat && p.Format != longFormat:
 		return fmt.Errorf("format %d does not exist", p.Format)
 	case p.Segment == 0 || p.Previous >= p.Segment:
 		return fmt.Errorf("segment %d does not follow segment %d", p.Segment, p.Previous)
@@ -109,8 +130,8 @@ func (p *Piece) check() error {
 		return fmt.Errorf("there are no frames from offset %d to %d", p.From, p.To)
 	case p.After > p.Version || p.Version > kv.MaxSeqNum:
 		return fmt.Errorf("version %d does not follow version %d", p.Version, p.After)
-	case len(p.Marks) > maxMarks:
-		return fmt.Errorf("%d marks, want at most %d", len(p.Marks), maxMarks)
+	case len(p.Marks) > p.mostMarks():
+		return fmt.Errorf("%d marks, want at most %d", len(p.Marks), p.mostMarks())
 	}
 	for i, m := range p.Marks {
 		if m.Version > p.Version || i > 0 && m.Version < p.Marks[i-1].Version {

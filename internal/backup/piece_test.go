@@ -43,8 +43,39 @@ func TestPieceIsWhatFormatOneWrote(t *testing.T) {
 		_, err = DecodePiece("sample", golden[:i])
 		require.ErrorIs(t, err, kv.ErrCorrupt, at(i))
 	}
-	_, err = DecodePiece("sample", []byte(strings.Replace(string(golden), `"kvd_archive": 1`, `"kvd_archive": 2`, 1)))
+	_, err = DecodePiece("sample", []byte(strings.Replace(string(golden), `"kvd_archive": 1`, `"kvd_archive": 3`, 1)))
 	require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
+}
+
+func TestPieceIsWhatFormatTwoWrote(t *testing.T) {
+	golden, err := os.ReadFile("testdata/v2/sample.piece")
+	require.NoError(t, err)
+	p := samplePiece()
+	p.Format = 2
+	require.Equal(t, string(golden), string(encodedPiece(t, &p)))
+	again, err := DecodePiece("sample", golden)
+	require.NoError(t, err)
+	require.Equal(t, &p, again)
+}
+
+// A description has the oldest format that it can have, and one with as many marks as may be is
+// within the bound of what is read.
+func TestAPieceWithManyMarksHasFormatTwo(t *testing.T) {
+	p := samplePiece()
+	p.Version = kv.MaxSeqNum
+	for _, c := range []struct{ marks, format int }{{plainMarks, 1}, {plainMarks + 1, 2}, {maxMarks, 2}, {1, 1}} {
+		marks := make([]Mark, c.marks)
+		for i := range marks {
+			marks[i] = Mark{momentOf(noon.Add(time.Duration(i) * time.Second)), kv.MaxSeqNum}
+		}
+		p.setMarks(marks)
+		require.Equal(t, c.format, p.Format, c.marks)
+		b := encodedPiece(t, &p)
+		require.LessOrEqual(t, len(b), maxPiece)
+		again, err := DecodePiece("p", b)
+		require.NoError(t, err)
+		require.Equal(t, &p, again)
+	}
 }
 
 func TestImpossiblePiecesAreDamage(t *testing.T) {
@@ -57,7 +88,8 @@ func TestImpossiblePiecesAreDamage(t *testing.T) {
 		"versions":            func(p *Piece) { p.After = p.Version + 1 },
 		"mark of the future":  func(p *Piece) { p.Marks[1].Version++ },
 		"marks in no order":   func(p *Piece) { p.Marks[0], p.Marks[1] = p.Marks[1], p.Marks[0] },
-		"more marks than may": func(p *Piece) { p.Marks = make([]Mark, maxMarks+1) },
+		"more marks than may": func(p *Piece) { p.Format, p.Marks = 2, make([]Mark, maxMarks+1) },
+		"more than plain":     func(p *Piece) { p.Marks = make([]Mark, plainMarks+1) },
 	} {
 		p := samplePiece()
 		change(&p)

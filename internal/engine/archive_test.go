@@ -567,6 +567,51 @@ func TestTheArchiveFindsTheVersionOfATime(t *testing.T) {
 	})
 }
 
+// While the archive hangs, the times of what is written are noted all the same: it is archived
+// later, and a time in the hang leads to the version that readers saw then.
+func TestAnArchiveThatHangsKeepsTheTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const puts = 5000 // more than a piece of the first format has times
+		disk := vfs.NewMem()
+		answers := make(chan struct{})
+		var hangs atomic.Bool
+		o := archiveOptions(disk)
+		o.SegmentBytes = 16 << 20
+		o.Archive.FS = faultfs.Wrap(disk, faultfs.InjectorFunc(func(op faultfs.Op) (f faultfs.Fault) {
+			if hangs.Load() && op.Kind == faultfs.Sync {
+				f.Delay = func() { <-answers }
+			}
+			return f
+		}))
+		e := open(t, o)
+		put(t, e, "first", "v", synced)
+		time.Sleep(11 * time.Second)
+		hangs.Store(true)
+		var versions []kv.SeqNum
+		begin := time.Now()
+		for i := range puts {
+			time.Sleep(500 * time.Millisecond)
+			versions = append(versions, put(t, e, key(i%20), "v", synced))
+			time.Sleep(1500 * time.Millisecond)
+		}
+		hangs.Store(false)
+		close(answers)
+		time.Sleep(time.Minute)
+		require.Zero(t, e.Stats().Archive.Gaps)
+		require.NoError(t, e.Close())
+
+		a, err := backup.OpenArchive(disk, "archive")
+		require.NoError(t, err)
+		pieces, err := a.Pieces()
+		require.NoError(t, err)
+		for i := 0; i < puts; i += 7 {
+			version, err := a.VersionAt(pieces, begin.Add(time.Duration(i)*2*time.Second+1900*time.Millisecond))
+			require.NoError(t, err)
+			require.Equal(t, versions[i], version, "put %d", i)
+		}
+	})
+}
+
 // After a kill, or a run without the archive, the times of some versions are not known: a time
 // in between is refused, unless nothing was written.
 func TestATimeThatTheArchiveDoesNotKnowIsRefused(t *testing.T) {
