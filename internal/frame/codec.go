@@ -14,6 +14,9 @@ func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
 type codec struct{ encoding.CodecV2 }
 
+// Undecoded is a message as it came. Its receiver decodes it, and frees the buffer.
+type Undecoded struct{ mem.Buffer }
+
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch v := v.(type) {
 	case *Encoded:
@@ -28,6 +31,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch v := v.(type) {
+	case *Undecoded:
+		v.Buffer = data.MaterializeToBuffer(Buffers)
+		return nil
 	case *Request:
 		v.Release()
 		if err := v.decode(v.memory.set(data.MaterializeToBuffer(Buffers))); err != nil {

@@ -97,6 +97,18 @@ func (l Limits) CheckRange(r Range) error {
 	return nil
 }
 
+// CheckReads reports whether a transaction may have read so many keys and ranges, and name so many
+// keys that expire.
+func (l Limits) CheckReads(reads, expiring int) error {
+	if reads > l.BatchOps {
+		return fmt.Errorf("%w: transaction read %d keys and ranges, limit is %d", ErrTooLarge, reads, l.BatchOps)
+	}
+	if expiring > l.BatchOps {
+		return fmt.Errorf("%w: transaction names %d keys that expire, limit is %d", ErrTooLarge, expiring, l.BatchOps)
+	}
+	return nil
+}
+
 // CheckBatch reports whether an atomic batch of this many operations and bytes
 // may be committed.
 func (l Limits) CheckBatch(ops, bytes int) error {

@@ -31,8 +31,8 @@ type Transaction struct {
 // Check reports whether the transaction is valid under the limits. It may read at most
 // as many keys and ranges as a batch has operations.
 func (t *Transaction) Check(l Limits) error {
-	if n := len(t.Keys) + len(t.Ranges); n > l.BatchOps {
-		return fmt.Errorf("%w: transaction read %d keys and ranges, limit is %d", ErrTooLarge, n, l.BatchOps)
+	if err := l.CheckReads(len(t.Keys)+len(t.Ranges), len(t.Expiring)); err != nil {
+		return err
 	}
 	for i, key := range t.Keys {
 		if err := l.CheckKey(key); err != nil {
@@ -43,9 +43,6 @@ func (t *Transaction) Check(l Limits) error {
 		if err := l.CheckRange(r); err != nil {
 			return fmt.Errorf("range %d that the transaction read: %w", i, err)
 		}
-	}
-	if n := len(t.Expiring); n > l.BatchOps {
-		return fmt.Errorf("%w: transaction names %d keys that expire, limit is %d", ErrTooLarge, n, l.BatchOps)
 	}
 	for i, key := range t.Expiring {
 		if err := l.CheckKey(key); err != nil {

@@ -176,6 +176,15 @@ func (s *Server) CheckMutations(n int) error {
 	return nil
 }
 
+// CheckReads checks the number of keys and ranges that a transaction read, and of keys that it names
+// as expiring, which a protocol does before it decodes them.
+func (s *Server) CheckReads(reads, expiring int) error {
+	if err := s.limits.CheckReads(reads, expiring); err != nil {
+		return Invalid(err)
+	}
+	return nil
+}
+
 // inPart says which part of a request an error is about.
 func inPart(err error, format string, args ...any) error {
 	part := fmt.Sprintf(format, args...)

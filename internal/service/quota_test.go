@@ -215,6 +215,16 @@ func TestEveryOperationCountsForTheQuota(t *testing.T) {
 	assert.Empty(t, c.Stats().Quotas)
 }
 
+// A request that is refused for what it has, before it is decoded, counts as one operation.
+func TestARequestWithTooManyElementsCountsForTheQuota(t *testing.T) {
+	c := withQuota(t, anHour(1))
+	many := &kvdpb.BatchGetRequest{Keys: make([][]byte, smallLimits.BatchOps+1)}
+	_, err := c.kv.BatchGet(c.ctx(), many)
+	requireFailure(t, err, codes.InvalidArgument, "TOO_LARGE")
+	_, err = c.kv.BatchGet(c.ctx(), many)
+	requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
+}
+
 // A frame with more operations than are left has those done that come first.
 func TestTheOperationsOfAFrameAreRefusedOneByOne(t *testing.T) {
 	c := withQuota(t, anHour(2))

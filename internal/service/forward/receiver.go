@@ -81,6 +81,7 @@ type write struct {
 	head     *peerpb.ForwardHead
 	call     service.Call
 	request  proto.Message
+	held     int64 // of the server's memory
 	releases []func()
 }
 
@@ -104,8 +105,8 @@ func (w *write) perform(ctx context.Context, f Way) (answer []byte, err error) {
 	}
 	m := methods[w.head.GetMethod()]
 	w.request = m.request()
-	if err := proto.Unmarshal(message, w.request); err != nil {
-		return nil, service.Invalidf("the request that a node forwards cannot be decoded: %v", err)
+	if err := messages.Decode(s, &w.call, message, w.request, func(bytes int64) error { return w.reserve(ctx, bytes) }); err != nil {
+		return nil, err
 	}
 	response, err := m.perform(ctx, s, &w.call, w.method, w.request)
 	if err != nil {
@@ -138,11 +139,17 @@ func (w *write) admit(ctx context.Context) error {
 	if limit := service.MessageBytes(s.Limits()); w.head.GetBytes() > uint64(limit) {
 		return service.TooLarge("the request has %d bytes, limit is %d", w.head.GetBytes(), limit)
 	}
-	held := w.method.RequestBytes(int(w.head.GetBytes()))
-	if err := s.Memory().Wait(ctx, held, 0); err != nil {
-		return s.NoMemory(err)
+	return w.reserve(ctx, w.method.RequestBytes(int(w.head.GetBytes())))
+}
+
+// reserve waits for memory.
+func (w *write) reserve(ctx context.Context, bytes int64) error {
+	account := w.server.Memory()
+	if err := account.Wait(ctx, bytes, w.held); err != nil {
+		return w.server.NoMemory(err)
 	}
-	w.releases = append(w.releases, func() { s.Memory().Give(held) })
+	w.held += bytes
+	w.releases = append(w.releases, func() { account.Give(bytes) })
 	return nil
 }
 

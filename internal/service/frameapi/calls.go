@@ -33,6 +33,7 @@ type calls struct {
 	request  *frame.Request
 	caller   service.Caller
 	begun    time.Time
+	held     int64 // of the server's memory, by all of them
 	// shared is the context of the calls that have the timeout of the first one, which most have:
 	// so they share one timer.
 	shared  *lazyDeadline
@@ -52,9 +53,9 @@ func callBytes(f *frame.Request) int64 {
 
 // serveCalls answers the calls of a frame: a lone call, and those that do not wait for the disk,
 // on this goroutine. The store keeps no memory of the frame, since a decoded message has a copy.
-func (p *Pipeline) serveCalls(f *frame.Request, t *ReceiveToken, caller service.Caller, begun time.Time) {
+func (p *Pipeline) serveCalls(f *frame.Request, t *ReceiveToken, caller service.Caller, begun time.Time, held int64) {
 	t.Pass()
-	c := &calls{pipeline: p, request: f, caller: caller, begun: begun, timeout: p.timeoutOf(&f.Ops[0])}
+	c := &calls{pipeline: p, request: f, caller: caller, begun: begun, held: held, timeout: p.timeoutOf(&f.Ops[0])}
 	c.shared = newLazyDeadline(p.ctx, begun.Add(c.timeout))
 	defer c.shared.end()
 	var waiting []*frame.Op
@@ -177,9 +178,6 @@ func (c *calls) ask(ctx context.Context, op *frame.Op, call *service.Call, m *se
 	s, conn := c.pipeline.server, c.pipeline.conn
 	defer s.Recover(m, &err)
 	request = requestOf(op.Method)
-	if err := proto.Unmarshal(op.Value, request); err != nil {
-		return nil, nil, service.Invalidf("the message of a call of %v cannot be decoded: %v", op.Method, err)
-	}
 	if err := ctx.Err(); err != nil {
 		return request, nil, err
 	}
@@ -189,7 +187,16 @@ func (c *calls) ask(ctx context.Context, op *frame.Op, call *service.Call, m *se
 		}
 		defer conn.LeaveCall()
 	}
-	if err := messages.Charge(s, call, request, len(op.Value)); err != nil {
+	reserved := int64(0)
+	defer func() { s.Memory().Give(reserved) }()
+	err = messages.Decode(s, call, op.Value, request, func(bytes int64) error {
+		if err := s.Memory().Wait(ctx, bytes, c.held/int64(len(c.request.Ops))); err != nil {
+			return s.NoMemory(err)
+		}
+		reserved = bytes
+		return nil
+	})
+	if err != nil {
 		return request, nil, err
 	}
 	switch r := request.(type) {

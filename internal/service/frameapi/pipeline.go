@@ -164,7 +164,7 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	default:
 		defer s.Memory().Give(bytes)
 		if hasCalls {
-			p.serveCalls(f, t, caller, begun)
+			p.serveCalls(f, t, caller, begun, bytes)
 			return
 		}
 		if p.serveBatches(f, t, caller, begun) {

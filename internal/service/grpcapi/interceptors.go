@@ -14,33 +14,14 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// unary surrounds every unary call: its charge, its count, its panic, and what becomes of
-// its error.
+// unary surrounds the handler of every unary call, whose request was received: its count, its
+// panic, and what becomes of its error.
 func (a *api) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	c := callOf(ctx)
 	defer func() { err = a.ended(c, err) }()
-	if !c.claimed && !c.claim() {
-		return nil, context.Cause(ctx)
-	}
 	defer c.release()
 	defer a.server.Recover(c.method, &err)
 	if err := a.meet(ctx, func(told metadata.MD) error { return grpc.SetHeader(ctx, told) }); err != nil {
-		return nil, err
-	}
-	m, ok := req.(proto.Message)
-	if err := c.come(); err != nil {
-		return nil, err
-	}
-	size := 0
-	if ok {
-		size = proto.Size(m)
-		if err := c.resize(c.method.RequestBytes(size)); err != nil {
-			return nil, err
-		}
-	}
-	c.leaveIntake()
-	c.work.Begun = time.Now()
-	if err := messages.Charge(a.server, &c.work, req, size); err != nil {
 		return nil, err
 	}
 	c.work.Budget.Charge(a.server.Memory())
@@ -98,7 +79,7 @@ func (a *api) finishCall(c *call, req, answer any, err error) {
 }
 
 // lend returns an answer for which the transport gives back the memory that its call
-// has taken.
+// has taken: for values, and of what a long request has for its answer, which may be as long.
 func (c *call) lend(answer any, err error) (any, error) {
 	c.work.Budget.Trim()
 	m, ok := answer.(proto.Message)
@@ -110,6 +91,11 @@ func (c *call) lend(answer any, err error) (any, error) {
 		c.api.server.Settle(&c.work, size)
 	}
 	held := c.work.Budget.Held()
+	if ok && err == nil && c.charged > freeBytes {
+		more := min(max(int64(proto.Size(m))-held, 0), c.charged)
+		c.charged -= more
+		held += more
+	}
 	if err != nil || !ok || held == 0 {
 		c.work.Budget.Return()
 		return answer, err

@@ -2,10 +2,14 @@ package grpcapi
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/messages"
 )
 
 // reasonedRegistrar registers services whose unary calls tell why their request is not
@@ -107,9 +111,27 @@ func (c *call) endData(last bool) (news bool) {
 	return true
 }
 
-// receive has gRPC receive the request of a unary call once it has come, or may come. If
-// gRPC's part fails it has sent its own status.
-func (c *call) receive(ctx context.Context, request any, receive func(any) error) error {
+// receive has gRPC receive the request of a unary call once it has come, or may come, and decodes
+// it. If gRPC's part fails it has sent its own status. Without an error the call is claimed.
+func (c *call) receive(ctx context.Context, request any, receive func(any) error) (err error) {
+	defer func() {
+		if err != nil && c.claimed {
+			c.release()
+		}
+	}()
+	var come frame.Undecoded
+	if err := c.await(ctx, &come, receive); err != nil {
+		return err
+	}
+	defer come.Free()
+	if err := c.accept(ctx, come.ReadOnlyData(), request.(proto.Message)); err != nil {
+		return c.refuseRequest(c.api.server.Failure(c.method, err))
+	}
+	return nil
+}
+
+// await has gRPC receive the request, which is not decoded.
+func (c *call) await(ctx context.Context, request *frame.Undecoded, receive func(any) error) error {
 	for !c.here.Load() && !c.long.Load() && !c.ended.Load() {
 		select {
 		case <-c.signal:
@@ -128,16 +150,10 @@ func (c *call) receive(ctx context.Context, request any, receive func(any) error
 	return receive(request)
 }
 
-func (c *call) receiveLong(ctx context.Context, request any, receive func(any) error) (err error) {
-	if !c.claim() {
+func (c *call) receiveLong(ctx context.Context, request *frame.Undecoded, receive func(any) error) error {
+	if c.claimed = c.claim(); !c.claimed {
 		return receive(request) // the call is over
 	}
-	c.claimed = true
-	defer func() {
-		if err != nil {
-			c.release()
-		}
-	}()
 	arrival, err := c.api.intake.enter(ctx, c)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -159,6 +175,29 @@ func (c *call) receiveLong(ctx context.Context, request any, receive func(any) e
 			}
 		}
 	}
+}
+
+// accept decodes a request once there is memory for it and for what is made of it. The charge for
+// what has come becomes one for that.
+func (c *call) accept(ctx context.Context, encoded []byte, request proto.Message) (err error) {
+	s := c.api.server
+	defer s.Recover(c.method, &err)
+	if !c.claimed {
+		if c.claimed = c.claim(); !c.claimed {
+			return context.Cause(ctx)
+		}
+	}
+	if err := c.come(); err != nil {
+		return err
+	}
+	return messages.Decode(s, &c.work, encoded, request, func(bytes int64) error {
+		if err := c.resize(c.method.RequestBytes(len(encoded)) + bytes); err != nil {
+			return err
+		}
+		c.leaveIntake()
+		c.work.Begun = time.Now()
+		return nil
+	})
 }
 
 // refuseRequest counts a call whose request is not received.

@@ -1,6 +1,8 @@
 package messages
 
 import (
+	"time"
+
 	"github.com/kvd-db/kvd/internal/service"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -14,15 +16,15 @@ func TimingsOf(all *service.Times) *kvdpb.Timings {
 	}
 }
 
-// Charge takes a unary call from the quota of its client: one for each operation in it, and
+// charge takes a unary call from the quota of its client: one for each operation in it, and
 // the bytes of its request.
-func Charge(s *service.Server, c *service.Call, req any, bytes int) error {
+func charge(s *service.Server, c *service.Call, req any, bytes int) error {
 	if c.Identity.Usage() == nil {
 		return nil
 	}
 	load := LoadOf(req)
 	c.Charged = bytes
-	return s.Charge(c.Identity, c.Begun, max(load.Ops, 1), bytes)
+	return s.Charge(c.Identity, time.Now(), max(load.Ops, 1), bytes)
 }
 
 // LoadOf is what a unary call asks for.
