@@ -85,6 +85,53 @@ func (s *Server) Recheck(c *Call, r kv.Range) error {
 	return s.mayReadRange(&c.Caller, r)
 }
 
+// waitedLong is from which time on a call has waited so long that its client is judged again.
+// Guessed: as often as the file of tokens is read, about.
+const waitedLong = time.Second
+
+// recheck returns an error if the client of a call that has waited long is not known any more. It
+// reports whether the call has.
+func (s *Server) recheck(c *Call) (waited bool, err error) {
+	if s.options.Auth == nil || c.Session == nil || time.Since(c.Begun) < waitedLong {
+		return false, nil
+	}
+	return true, s.Authorize(&c.Caller, c.Session, ByKey, time.Now())
+}
+
+// recheckReads judges the client of reads that have waited long before it gets their answers.
+func (s *Server) recheckReads(c *Call, reads []*kv.Lookup) error {
+	waited, err := s.recheck(c)
+	if !waited || err != nil {
+		return err
+	}
+	for _, l := range reads {
+		if err := s.mayRead(&c.Caller, l.Key); err != nil {
+			l.Err = err
+		}
+	}
+	return nil
+}
+
+// recheckWrites judges the client of writes that have waited long before they are performed.
+func (s *Server) recheckWrites(c *Call, writes []*kv.Write) error {
+	waited, err := s.recheck(c)
+	if !waited || err != nil {
+		return err
+	}
+	for _, w := range writes {
+		if err := s.mayWrite(&c.Caller, w.Op.Key); err != nil {
+			return err
+		}
+		if w.If == nil && w.Previous == nil {
+			continue
+		}
+		if err := s.mayRead(&c.Caller, w.Op.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // RecheckAdmin returns an error if the client of a call that lasts is no administrator any more.
 func (s *Server) RecheckAdmin(c *Call) error {
 	c.begun = true

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/auth"
@@ -824,6 +825,188 @@ func TestARevokedTokenEndsStreamsOfASilentClient(t *testing.T) {
 			})
 		}
 	}
+}
+
+// lateCodec encodes what a test sends, which it encoded itself, and drops what comes.
+type lateCodec struct{}
+
+func (lateCodec) Name() string                  { return "proto" }
+func (lateCodec) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+func (lateCodec) Unmarshal([]byte, any) error   { return nil }
+
+// The request of a call may come long after its headers, by which the client was judged. A client
+// that has lost the right meanwhile gets nothing of what it then asks for, and nothing is done.
+func TestARequestThatComesLateIsJudgedThen(t *testing.T) {
+	encoded := func(m proto.Message) []byte {
+		b, err := proto.Marshal(m)
+		require.NoError(t, err)
+		return b
+	}
+	put := encoded(&kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("late"), Value: []byte("v")}})
+	for method, request := range map[string][]byte{
+		kvdpb.KVService_Get_FullMethodName:            encoded(&kvdpb.GetRequest{Key: []byte("k")}),
+		kvdpb.KVService_BatchGet_FullMethodName:       encoded(&kvdpb.BatchGetRequest{Keys: [][]byte{[]byte("k")}}),
+		kvdpb.KVService_Put_FullMethodName:            put,
+		kvdpb.KVService_Write_FullMethodName:          encoded(&kvdpb.WriteRequest{Mutations: []*kvdpb.Mutation{mutatePut("late")}}),
+		kvdpb.TxnService_Execute_FullMethodName:       encoded(&kvdpb.ExecuteRequest{ThenMutations: []*kvdpb.Mutation{mutatePut("late")}}),
+		kvdpb.TxnService_BeginSnapshot_FullMethodName: encoded(&kvdpb.BeginSnapshotRequest{}),
+		kvdpb.KVService_Scan_FullMethodName:           encoded(&kvdpb.ScanRequest{}),
+		kvdpb.AdminService_Backup_FullMethodName:      encoded(&kvdpb.BackupRequest{}),
+		kvdpb.AdminService_SetSetting_FullMethodName:  encoded(&kvdpb.SetSettingRequest{Name: "n", Value: "v"}),
+	} {
+		t.Run(method, func(t *testing.T) {
+			ops := &client{name: "ops", admin: true, read: []string{""}, write: []string{""}}
+			fsys := vfs.NewMem()
+			tokens(t, fsys, []*client{ops})
+			authority, err := auth.Open(fsys, "tokens", func(error) {})
+			require.NoError(t, err)
+			store := servicetest.New(kv.DefaultLimits)
+			var changed atomic.Bool
+			set := func(string, string, string) (string, string, error) {
+				changed.Store(true)
+				return "", "", nil
+			}
+			f := start(t, store, func() *service.Server {
+				return service.New(saved{store}, service.Options{Auth: authority, SetSetting: set}, protocols...)
+			})
+			stream, err := f.conn.NewStream(ops.context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodec(lateCodec{}))
+			require.NoError(t, err)
+			testwait.Until(t, func() bool { return f.Stats().Waiting == 1 }) // the headers have come
+			tokens(t, fsys, nil)
+			authority.Reload()
+			if err := stream.SendMsg(request); err == nil { // else the call was ended before, which RecvMsg says
+				require.NoError(t, stream.CloseSend())
+			}
+			require.Equal(t, codes.Unauthenticated, status.Code(stream.RecvMsg(new([]byte))))
+			lookup := kv.Lookup{Key: []byte("late")}
+			require.NoError(t, store.Lookup(t.Context(), []*kv.Lookup{&lookup}))
+			require.False(t, lookup.Found, "nothing was written")
+			require.False(t, changed.Load(), "nothing was set")
+		})
+	}
+}
+
+// A read that has waited long in the store is answered only if its client may still have the answer.
+func TestAReadThatWaitsLongIsJudgedAgain(t *testing.T) {
+	for _, demoted := range []bool{false, true} {
+		for name, read := range map[string]func(f *fixture, c *client) error{
+			"Get": func(f *fixture, c *client) error {
+				_, err := f.kv.Get(c.context(), &kvdpb.GetRequest{Key: []byte("k")})
+				return err
+			},
+			"BatchGet": func(f *fixture, c *client) error {
+				_, err := f.kv.BatchGet(c.context(), &kvdpb.BatchGetRequest{Keys: [][]byte{[]byte("k")}})
+				return err
+			},
+			"frame": func(f *fixture, c *client) error {
+				raw, err := f.rawOf(c.token, frame.VersionSignIn)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = raw.Close() }()
+				if err := raw.send(reads(1, "k")); err != nil {
+					return err
+				}
+				return resultOf(raw, 0)
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, demoted %v", name, demoted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					app := &client{name: "app", read: []string{""}, write: []string{""}}
+					f, authority, fsys := matrix(t, []*client{app})
+					_, err := f.kv.Put(app.context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k")}})
+					require.NoError(t, err)
+					f.store.OnCached = func([]byte) bool { return false }
+					f.store.OnLookup = func(context.Context, []*kv.Lookup) error {
+						time.Sleep(2 * time.Second)
+						return nil
+					}
+					require.NoError(t, read(f, app), "a client with rights may wait")
+					want := codes.Unauthenticated
+					f.store.OnLookup = func(context.Context, []*kv.Lookup) error {
+						if demoted {
+							demote(t, fsys)
+						} else {
+							tokens(t, fsys, nil)
+						}
+						authority.Reload()
+						time.Sleep(2 * time.Second)
+						return nil
+					}
+					if demoted {
+						want = codes.PermissionDenied
+					}
+					err = read(f, app)
+					require.Equal(t, want, status.Code(err), "%v", err)
+				})
+			})
+		}
+	}
+}
+
+// A page of a scan that has waited for the quota of its client is sent only if the client may still
+// have it.
+func TestAPageThatWaitedForTheQuotaIsJudgedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writer := &client{name: "writer", write: []string{""}}
+		app := &client{name: "app", read: []string{""}, quota: auth.Quota{Requests: auth.Rate{Count: 6, Per: time.Minute}, Burst: 10 * time.Second}}
+		f, authority, fsys := matrix(t, []*client{writer, app})
+		for _, key := range []string{"a", "b", "c"} {
+			_, err := f.kv.Put(writer.context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte(key)}})
+			require.NoError(t, err)
+		}
+		scan, err := f.kv.Scan(app.context(), &kvdpb.ScanRequest{ChunkBytes: 1})
+		require.NoError(t, err)
+		_, err = scan.Recv()
+		require.NoError(t, err)
+		synctest.Wait() // the second page waits
+		tokens(t, fsys, nil)
+		authority.Reload()
+		_, err = scan.Recv()
+		require.Equal(t, codes.Unauthenticated, status.Code(err), "%v", err)
+	})
+}
+
+// Operations of a frame that come later than others, or than memory, are judged then.
+func TestCallsOfAFrameAreJudgedOneByOne(t *testing.T) {
+	app := &client{name: "app", read: []string{""}, write: []string{""}}
+	f, authority, fsys := matrix(t, []*client{app})
+	raw, err := f.rawOf(app.token, frame.VersionCalls)
+	require.NoError(t, err)
+	defer func() { _ = raw.Close() }()
+	message, err := proto.Marshal(&kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{mutatePut("k")}})
+	require.NoError(t, err)
+	const calls = 300 // more than are performed at the same time
+	entered, leave := make(chan struct{}, calls), make(chan struct{})
+	f.store.OnApply = func(context.Context, *kv.WriteBatch) error {
+		entered <- struct{}{}
+		<-leave
+		return nil
+	}
+	var b frame.Builder
+	b.Reset(frame.CallFrame)
+	for range calls {
+		b.Add(&frame.Op{Kind: frame.Call, Method: frame.MethodWrite, Value: message})
+	}
+	_, err = raw.Write(b.Finish(frame.Header{ID: 1}))
+	require.NoError(t, err)
+	const together = 256
+	for range together {
+		<-entered
+	}
+	tokens(t, fsys, nil)
+	authority.Reload()
+	close(leave)
+	outcomes := map[codes.Code]int{}
+	for answered := 0; answered < calls; {
+		var r frame.Response
+		require.NoError(t, raw.receive(&r))
+		for i := range r.Results {
+			outcomes[codes.Code(r.Results[i].Code)]++
+		}
+		answered += len(r.Results)
+	}
+	require.Equal(t, map[codes.Code]int{codes.OK: together, codes.Unauthenticated: calls - together}, outcomes)
 }
 
 // A method without a rule is not served, and neither is any other.

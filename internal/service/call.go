@@ -46,7 +46,7 @@ type Times [StageCount]time.Duration
 type Call struct {
 	Begun time.Time // when the request had come
 	Caller
-	Session *auth.Session // of a call that lasts
+	Session *auth.Session // what its client has shown of itself; nil: nothing, or it was judged elsewhere
 	Charged int           // bytes of the request, as Server.Charge took them
 	// Budget bounds what the request reads. Its owner charges it to Server.Memory.
 	Budget kv.ReadBudget

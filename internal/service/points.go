@@ -13,7 +13,10 @@ func (s *Server) Lookup(ctx context.Context, c *Call, reads []*kv.Lookup) error 
 	reads[0].Stages = c.enter()
 	err := s.store.Lookup(ctx, reads)
 	c.leave()
-	return err
+	if err != nil {
+		return err
+	}
+	return s.recheckReads(c, reads)
 }
 
 // LookupCached is Lookup for those reads whose answers are in memory. It does not wait,
@@ -32,6 +35,9 @@ func (s *Server) LookupAt(ctx context.Context, c *Call, reads []*kv.Lookup, at k
 	}
 	at, err := s.store.LookupAt(ctx, reads, at)
 	c.leave()
+	if err == nil {
+		err = s.recheckReads(c, reads)
+	}
 	return at, err
 }
 
@@ -70,6 +76,9 @@ func (s *Server) Get(ctx context.Context, c *Call, l *kv.Lookup, at kv.SeqNum) e
 	c.leave()
 	if err == nil && l.Err != nil {
 		err = s.Unread(c, 1)
+	}
+	if err == nil {
+		err = s.recheckReads(c, []*kv.Lookup{l})
 	}
 	switch {
 	case err != nil:
@@ -111,6 +120,9 @@ func (s *Server) GetMany(ctx context.Context, c *Call, reads []*kv.Lookup, at kv
 	if c.Budget.Spent() {
 		return 0, TooLarge("the answer has more than %d bytes; ask for fewer keys", limit)
 	}
+	if err := s.recheckReads(c, reads); err != nil {
+		return 0, err
+	}
 	return version, s.countTogether(c, reads)
 }
 
@@ -140,6 +152,9 @@ func (s *Server) CheckKeys(n int) error {
 // error means that none was performed; that of one write is in it. What the key held
 // before is bounded by the Budget, as in Lookup.
 func (s *Server) Write(ctx context.Context, c *Call, writes []*kv.Write) error {
+	if err := s.recheckWrites(c, writes); err != nil {
+		return err
+	}
 	writes[0].Stages = c.enter()
 	err := s.store.Write(ctx, writes)
 	c.leave()
@@ -153,7 +168,12 @@ func (s *Server) WriteOne(ctx context.Context, c *Call, w *kv.Write) error {
 		w.Previous.Budget = &c.Budget
 	}
 	w.Stages = c.enter()
-	err := s.readWithin(ctx, &c.Budget, s.limits.ValueBytes, func() error { return s.store.Write(ctx, []*kv.Write{w}) })
+	err := s.readWithin(ctx, &c.Budget, s.limits.ValueBytes, func() error {
+		if err := s.recheckWrites(c, []*kv.Write{w}); err != nil {
+			return err
+		}
+		return s.store.Write(ctx, []*kv.Write{w})
+	})
 	c.leave()
 	if err == nil && w.Err != nil {
 		err = s.Unread(c, 1)

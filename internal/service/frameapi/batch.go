@@ -108,6 +108,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 		if b == nil {
 			b = batches.Get().(*batch)
 			b.pipeline, b.request, b.key, b.call.Begun, b.call.Caller = p, f, k, begun, caller
+			b.call.Session = p.session
 			split = append(split, b)
 		}
 		b.ops = append(b.ops, op)

@@ -194,7 +194,8 @@ func (c *calls) ask(ctx context.Context, op *frame.Op, call *service.Call, m *se
 			return s.NoMemory(err)
 		}
 		reserved = bytes
-		return nil
+		// Others of the frame may have come first, and memory later.
+		return s.Authorize(&call.Caller, c.pipeline.session, service.ByKey, time.Now())
 	})
 	if err != nil {
 		return request, nil, err

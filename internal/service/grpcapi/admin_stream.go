@@ -88,7 +88,12 @@ func (c *call) watchRights(stream context.Context, may func(*service.Call) error
 }
 
 // stillMay returns an error unless the client of a long-lived stream may still have it.
-func (c *call) stillMay() error { return c.rights.check(&c.work) }
+func (c *call) stillMay() error {
+	if c.rights == nil {
+		return c.judge() // its handler has not begun, or sends nothing that needs a right to data
+	}
+	return c.rights.check(&c.work)
+}
 
 // endWith ends a call whose handler waits for the client, and tells the client why. gRPC has no
 // exported way to do so: by itself it tells a client CANCELLED if the context of a call ends while

@@ -98,10 +98,10 @@ func (s *backupStream) receive() (req *kvdpb.BackupRequest, err error) {
 // send sends a part of an answer, within a deadline, if the client is still an administrator:
 // its token may have been revoked. gRPC has encoded the part when send returns.
 func (s *backupStream) send(r *kvdpb.BackupResponse) error {
-	if err := s.call.stillMay(); err != nil {
+	if err := s.call.api.server.Pace(s.ctx, s.call.work.Identity, 0, len(r.GetData())); err != nil {
 		return err
 	}
-	if err := s.call.api.server.Pace(s.ctx, s.call.work.Identity, 0, len(r.GetData())); err != nil {
+	if err := s.call.stillMay(); err != nil { // after that, which may wait
 		return err
 	}
 	return s.call.awaitClient(func() error { return s.stream.Send(r) })

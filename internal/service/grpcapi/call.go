@@ -42,6 +42,7 @@ type call struct {
 	// busy: a long-lived stream does not wait for its client. pipeline tells of one.
 	busy     atomic.Bool
 	pipeline atomic.Pointer[frameapi.Pipeline]
+	rule     service.Rule
 	rights   *rights // of a scan, backup or scrub; nil before its handler begins, and for others
 
 	// message is the one that is coming. Only the goroutine that reads the connection uses

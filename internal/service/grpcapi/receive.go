@@ -40,12 +40,16 @@ type reasonedStream struct {
 	call *call
 }
 
-// RecvMsg implements grpc.ServerStream.
+// RecvMsg implements grpc.ServerStream. The message may come long after the client was judged, so
+// that is done again. A pipeline does it itself, to answer each operation.
 func (s reasonedStream) RecvMsg(m any) error {
 	if err := s.call.awaitMessage(s.Context()); err != nil {
 		return err
 	}
-	return s.ServerStream.RecvMsg(m)
+	if err := s.ServerStream.RecvMsg(m); err != nil || s.call.pipeline.Load() != nil {
+		return err
+	}
+	return s.call.stillMay()
 }
 
 // awaitMessage waits until the length of the next message of a long-lived stream is known,
@@ -178,7 +182,9 @@ func (c *call) receiveLong(ctx context.Context, request *frame.Undecoded, receiv
 }
 
 // accept decodes a request once there is memory for it and for what is made of it. The charge for
-// what has come becomes one for that.
+// what has come becomes one for that. Since the tap has judged the client, its token may have been
+// revoked, or have expired: the body may have come much later than the headers, and memory later
+// still.
 func (c *call) accept(ctx context.Context, encoded []byte, request proto.Message) (err error) {
 	s := c.api.server
 	defer s.Recover(c.method, &err)
@@ -196,7 +202,7 @@ func (c *call) accept(ctx context.Context, encoded []byte, request proto.Message
 		}
 		c.leaveIntake()
 		c.work.Begun = time.Now()
-		return nil
+		return c.judge()
 	})
 }
 

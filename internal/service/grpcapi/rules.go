@@ -85,6 +85,7 @@ func ruleOf(fullName string) service.Rule {
 func (c *call) signIn(info *tap.Info) error {
 	s := c.api.server
 	rule := ruleOf(info.FullMethodName)
+	c.rule = rule
 	if s.Options().Auth == nil || rule == service.Public {
 		return nil
 	}
@@ -106,6 +107,12 @@ func (c *call) signIn(info *tap.Info) error {
 		s.Options().Audit(audit.Event{Kind: audit.Admin, Identity: c.work.Identity.Name, Peer: c.conn.Name(), Method: c.work.Method})
 	}
 	return nil
+}
+
+// judge judges the client anew: since the last time its token may have been revoked, or have
+// expired.
+func (c *call) judge() error {
+	return c.api.server.Authorize(&c.work.Caller, c.work.Session, c.rule, time.Now())
 }
 
 // ambiguous is a token that signs no client in.

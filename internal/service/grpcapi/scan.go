@@ -74,10 +74,10 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 		if sent += uint64(len(c.response.Items)); more || req.Limit > 0 && sent == req.Limit {
 			c.response.NextPageToken = asked.Token(c.lastKey())
 		}
-		if err := call.stillMay(); err != nil {
+		if err := c.pay(pages); err != nil {
 			return err
 		}
-		if err := c.pay(pages); err != nil {
+		if err := call.stillMay(); err != nil { // after that, which may wait
 			return err
 		}
 		pages++
