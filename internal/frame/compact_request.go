@@ -25,7 +25,7 @@ func (r *Request) Read(from *bufio.Reader, limit int) error {
 
 // Discard reads a frame like Read but does not keep it, and needs no memory for it. Of
 // its operations only the number is known, and whether they are reads, writes or calls;
-// all writes are then reported as puts.
+// writes are then reported as a put.
 func (r *Request) Discard(from *bufio.Reader, limit int) error {
 	r.Release()
 	start, err := from.Peek(headerBytes)
@@ -53,6 +53,16 @@ func (r *Request) discarded(head []byte, n int) error {
 	if err != nil {
 		return err
 	}
+	if err := h.checkRequest(n - headerBytes); err != nil {
+		return err
+	}
+	r.ID, r.Compact = h.id, true
+	r.discard(&h)
+	return nil
+}
+
+// discard keeps the number of operations alone.
+func (r *Request) discard(h *header) {
 	op := Op{Kind: Put}
 	switch h.kind {
 	case ReadFrame:
@@ -60,21 +70,13 @@ func (r *Request) discarded(head []byte, n int) error {
 	case CallFrame:
 		op.Kind = Call
 	}
-	if err := h.checkRequest(n - headerBytes); err != nil {
-		return err
-	}
-	r.ID, r.Compact, r.Discarded = h.id, true, true
-	for i := range h.count {
-		op.Tag = uint64(i)
-		r.Ops = append(r.Ops, op)
-	}
-	return nil
+	r.Discarded, r.Ops = h.count, append(r.Ops[:0], op)
 }
 
 // DecodeCompact decodes a whole compact frame. Keys and values point into frame. After
 // an error r has no operations. It allocates nothing but room for Ops.
 func (r *Request) DecodeCompact(frame []byte) error {
-	r.Ops, r.Compact, r.Timed, r.OneVersion = r.Ops[:0], true, false, false
+	r.Ops, r.Compact, r.Discarded, r.Timed, r.OneVersion = r.Ops[:0], true, 0, false, false
 	h, body, err := decodeHeader(frame)
 	r.ID = h.id
 	if err != nil {
@@ -82,6 +84,10 @@ func (r *Request) DecodeCompact(frame []byte) error {
 	}
 	if err := h.checkRequest(len(body.rest)); err != nil {
 		return err
+	}
+	if r.Room != nil && !r.Room(h.count) {
+		r.discard(&h)
+		return nil
 	}
 	r.Timed, r.OneVersion = h.flags&flagTimed != 0, h.flags&flagOneVersion != 0
 	r.Ops = slices.Grow(r.Ops, h.count)[:h.count]

@@ -104,24 +104,32 @@ type Request struct {
 	// Malformed says why a message cannot be decoded; it has no operations then:
 	// ErrMalformed or ErrTooLarge. The stream is unusable after it.
 	Malformed error
-	// Discarded: only the number of the operations is known, see Discard.
-	Discarded bool
+	// Discarded is the number of operations of a frame that was not kept, see Discard; 0: it was.
+	// Ops then has the first one alone.
+	Discarded int
 	ID        uint32
 	// Timed: the client requests Response.Timings.
 	Timed bool
 	// OneVersion: all reads must be answered at one version.
 	OneVersion bool
 
+	// Room is asked before a compact frame is decoded whether there is memory for so many
+	// operations; without, the frame is discarded. Nil: there always is. Release keeps it.
+	Room func(ops int) bool
+
 	// memory holds the keys and values of a decoded frame.
 	memory memory
 }
+
+// Count returns the number of operations, also of a frame that was discarded.
+func (r *Request) Count() int { return max(len(r.Ops), r.Discarded) }
 
 // Release frees the memory of a decoded frame, and with it the keys and values of Ops.
 // It keeps the slice of Ops for the next frame.
 func (r *Request) Release() {
 	r.memory.release()
 	clear(r.Ops)
-	*r = Request{Ops: r.Ops[:0], memory: r.memory}
+	*r = Request{Ops: r.Ops[:0], Room: r.Room, memory: r.memory}
 }
 
 // Abandon replaces Release while another goroutine may still read the keys and values:

@@ -30,6 +30,7 @@ func TestMemoryStaysWithinTheBudgetWithTinyElements(t *testing.T) {
 		{name: "requests of empty elements, by gRPC", attack: tinyRequests, events: 100},
 		{name: "writes of empty mutations, by gRPC", attack: tinyMutations, events: 1000},
 		{name: "calls of empty elements, raw frames", attack: tinyCalls, events: 50},
+		{name: "frames of tiny operations", attack: tinyFrames, events: 2000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, filepath.Join(t.TempDir(), "data"), "--memory", text)
@@ -191,6 +192,20 @@ func rawFrames(ctx context.Context, t *testing.T, s *server, conns int, frames .
 		})
 	}
 	all.Wait()
+}
+
+// tinyFrames sends as many operations as a frame may have, of a few bytes each.
+func tinyFrames(ctx context.Context, t *testing.T, s *server) {
+	var reads, writes, calls frame.Builder
+	reads.Reset(frame.ReadFrame)
+	writes.Reset(frame.WriteFrame)
+	calls.Reset(frame.CallFrame)
+	for i := range frame.MaxOps {
+		reads.Add(&frame.Op{Kind: frame.Get, Key: []byte{byte(i)}})
+		writes.Add(&frame.Op{Kind: frame.Put, Key: []byte{byte(i)}, Options: frame.Options{}})
+		calls.Add(&frame.Op{Kind: frame.Call, Method: frame.MethodExecute})
+	}
+	rawFrames(ctx, t, s, 128, &reads, &writes, &calls)
 }
 
 // tinyCalls sends calls of some megabytes, in raw frames, that have nothing but empty elements.

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 )
 
@@ -44,6 +46,7 @@ func NewRequest() *frame.Request { return requests.Get().(*frame.Request) }
 // Free ends the use of a request and of its memory, unless that was abandoned.
 func Free(f *frame.Request) {
 	f.Release()
+	f.Room = nil // the next one may be another server's
 	requests.Put(f)
 }
 
@@ -126,17 +129,27 @@ func (p *Pipeline) next(t *ReceiveToken) (f *frame.Request) {
 	return f
 }
 
+// opBytes is what an operation of a frame occupies beside its key and value, until it is answered:
+// decoded, in the call of the store, and as a result.
+var opBytes = int64(reflect.TypeFor[frame.Op]().Size() + reflect.TypeFor[frame.Result]().Size() +
+	max(reflect.TypeFor[kv.Lookup]().Size(), reflect.TypeFor[kv.Write]().Size()))
+
 // serve answers every operation of a frame.
 func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
-	if !p.keepsToken || !mayKeepToken(f) {
-		t.Pass()
-	}
 	s := p.server
-	s.CountFrame(len(f.Ops))
+	s.CountFrame(f.Count())
 	begun := time.Now()
 	caller := service.Caller{Conn: p.conn, Method: p.methodPipeline.String()}
 	unknown := s.Authorize(&caller, p.session, service.ByKey, begun)
 	full := s.Admit(&caller)
+	decoded := int64(0)
+	if f.Discarded == 0 {
+		decoded = opBytes * int64(len(f.Ops))
+	}
+	if f.Room == nil { // else that has added it
+		s.Memory().Add(decoded)
+	}
+	defer s.Memory().Give(decoded)
 	bytes := int64(f.Bytes())
 	hasCalls := len(f.Ops) > 0 && f.Ops[0].Kind == frame.Call
 	if len(f.Ops) > 0 && f.Ops[0].Kind != frame.Get {
@@ -144,6 +157,14 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	}
 	if hasCalls {
 		bytes += int64(f.Bytes()) + callBytes(f) // a decoded message is one more copy
+	}
+	// A frame that is refused keeps the token, so that no other one is decoded meanwhile.
+	room := f.Discarded == 0 && s.Memory().Take(bytes, decoded)
+	if room {
+		defer s.Memory().Give(bytes)
+		if !p.keepsToken || !mayKeepToken(f) {
+			t.Pass()
+		}
 	}
 	switch {
 	case hasCalls && !p.calls:
@@ -157,12 +178,11 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 		p.refuse(f, t, s.Failure(p.methodPipeline, full))
 	case p.refusing.Load():
 		p.refuse(f, t, service.ShuttingDown)
-	case f.Discarded:
+	case f.Discarded > 0:
 		p.refuse(f, t, service.ShedError(service.ShedByBytes))
-	case !s.Memory().Take(bytes, 0):
+	case !room:
 		p.refuse(f, t, s.Shed(service.ShedByBytes))
 	default:
-		defer s.Memory().Give(bytes)
 		if hasCalls {
 			p.serveCalls(f, t, caller, begun, bytes)
 			return
@@ -196,14 +216,23 @@ func (p *Pipeline) serveBatches(f *frame.Request, t *ReceiveToken, caller servic
 	return anyHeld.Load()
 }
 
+// refusedAtOnce is how many operations one response refuses: few, since memory may be short.
+const refusedAtOnce = 128
+
 // refuse answers every operation of a frame with the same failure.
 func (p *Pipeline) refuse(f *frame.Request, t *ReceiveToken, why *service.Error) {
 	r := frame.Response{Compact: f.Compact, ID: f.ID}
-	for i := range f.Ops {
-		r.Results = append(r.Results, resultOf(why, f.Ops[i].Tag))
-		p.methodOf(&f.Ops[i]).Count(why.Code, 1)
-	}
-	if len(r.Results) > 0 {
-		p.transport.Send(&r, t)
+	for i := range f.Count() {
+		op, tag := &f.Ops[0], uint64(i)
+		if f.Discarded == 0 {
+			op = &f.Ops[i]
+			tag = op.Tag
+		}
+		p.methodOf(op).Count(why.Code, 1)
+		r.Results = append(r.Results, resultOf(why, tag))
+		if len(r.Results) == refusedAtOnce || i == f.Count()-1 {
+			p.transport.Send(&r, t)
+			r.Results = r.Results[:0]
+		}
 	}
 }

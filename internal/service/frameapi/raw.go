@@ -31,11 +31,15 @@ type rawTransport struct {
 	conn    *service.Conn
 	socket  *rawconn.Conn // nil: writing may always wait, as with TLS
 	in      *input
-	limit   int  // bytes of a frame
-	version byte // of the format
-	ctx     context.Context
-	end     context.CancelCauseFunc
-	closed  chan struct{} // closed when ctx has ended and conn is closed
+	limit   int                // bytes of a frame
+	version byte               // of the format
+	room    func(ops int) bool // makeRoom
+	// Of the frame that is being received: the bytes that have come and are in the memory of
+	// requests, and those that makeRoom has added.
+	come, decoded int64
+	ctx           context.Context
+	end           context.CancelCauseFunc
+	closed        chan struct{} // closed when ctx has ended and conn is closed
 
 	out struct {
 		sync.Mutex
@@ -127,6 +131,7 @@ func (fs *frames) newRawTransport(conn *service.Conn) *rawTransport {
 	})
 	c.socket = conn.Socket()
 	c.in = newInput(conn, c.socket)
+	c.room = c.makeRoom
 	c.out.taken.L = &c.out
 	c.prepare(conn.Accepted())
 	return c
@@ -210,14 +215,16 @@ func (c *rawTransport) Receive() (*frame.Request, error) {
 	err := c.in.wait()
 	if err == nil {
 		f := NewRequest()
+		f.Room, c.come, c.decoded = c.room, 0, 0
 		if err = c.read(f); err == nil {
 			c.rawFrames.Add(1)
 			c.conn.Moved()
 			if c.socket != nil && c.socket.Waits() == waits {
-				yield(len(f.Ops))
+				yield(f.Count())
 			}
 			return f, nil
 		}
+		c.server.Memory().Give(c.decoded)
 		Free(f)
 	}
 	switch {
@@ -230,6 +237,19 @@ func (c *rawTransport) Receive() (*frame.Request, error) {
 	why := endOf(err)
 	c.end(why)
 	return nil, why
+}
+
+// makeRoom adds what so many operations of a frame occupy to the memory of requests before they are
+// decoded, and reports whether there is room for it. Pipeline.serve gives it back.
+func (c *rawTransport) makeRoom(ops int) bool {
+	account, bytes := c.server.Memory(), opBytes*int64(ops)
+	if others := account.Used() - c.come; others > 0 && others+c.come+bytes > account.Limit() {
+		c.server.Shed(service.ShedByBytes)
+		return false
+	}
+	account.Add(bytes)
+	c.decoded = bytes
+	return true
 }
 
 // endOf is why a connection ended that broke: its client went away, or it stood
@@ -283,18 +303,17 @@ func (c *rawTransport) readRest(f *frame.Request) error {
 	in := waits.Begin(one)
 	left, err := f.ReadGrowing(c.in.buffered, c.limit, func(bytes int) bool {
 		in = in && waits.Grow(one, bytes)
+		c.come += int64(bytes)
 		return in
 	})
 	waits.End(one)
 	reading.Lock()
 	over = true
 	reading.Unlock()
-	if f.Discarded {
-		c.server.Shed(service.ShedByWait)
-	}
-	if err != nil || !f.Discarded {
+	if err != nil || left == 0 {
 		return err
 	}
+	c.server.Shed(service.ShedByWait)
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.server.Options().Deadline)); err != nil {
 		return err
 	}
