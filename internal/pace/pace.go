@@ -19,9 +19,13 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// DefaultRate is the rate of work that an administrator or another node asks for without saying a
+// DefaultRate is the rate of scrubs and of files for another node that are asked for without saying a
 // rate. Guessed: a tenth of what a disk reads.
 const DefaultRate = 64 << 20
+
+// BackupRate is the rate of a backup for which the client says none. Beside a backup at DefaultRate
+// the p99 of gets was three times as long, with client, server and backup on two processors.
+const BackupRate = 24 << 20
 
 // burst is the longest time for which unused tokens are kept, and the longest rest that is left
 // out, to be added to the next one. Guessed: longer than the accuracy of timers.

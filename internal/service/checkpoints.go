@@ -15,11 +15,11 @@ var CheckpointEnded = &Error{
 }
 
 // Checkpoint returns a version of the whole store as files, of which at most rate bytes are read per
-// second; 0 means pace.DefaultRate. The caller releases it.
+// second; 0 means pace.BackupRate. The caller releases it.
 func (s *Server) Checkpoint(ctx context.Context, rate int64) (Checkpoint, error) {
 	store, ok := s.store.Store.(Checkpointer)
 	if !ok {
 		return nil, Invalidf("this store cannot be backed up")
 	}
-	return store.Checkpoint(ctx, cmp.Or(rate, pace.DefaultRate))
+	return store.Checkpoint(ctx, cmp.Or(rate, pace.BackupRate))
 }

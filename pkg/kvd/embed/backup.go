@@ -12,7 +12,7 @@ import (
 
 // Backup implements backend.Backend.
 func (l *local) Backup(ctx context.Context, rate int64) (backend.Backup, error) {
-	c, err := l.engine.Checkpoint(ctx, cmp.Or(max(rate, 0), pace.DefaultRate))
+	c, err := l.engine.Checkpoint(ctx, cmp.Or(max(rate, 0), pace.BackupRate))
 	if err != nil {
 		return nil, failure(err)
 	}

@@ -22,11 +22,11 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
 )
 
-// A server reads its files for a backup at the rate that the client asks for, or at 64 MiB per
+// A server reads its files for a backup at the rate that the client asks for, or at 24 MiB per
 // second: to verify them and to send them, also if the client was held up. The clock is that of
 // the bubble.
 func TestABackupIsReadAtTheRateOfTheClient(t *testing.T) {
-	for rate, want := range map[int64]int64{4 << 20: 4 << 20, 0: 64 << 20, -1: 64 << 20} {
+	for rate, want := range map[int64]int64{4 << 20: 4 << 20, 0: 24 << 20, -1: 24 << 20} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { backupAtARate(t, rate, want) })
 		})
