@@ -153,16 +153,16 @@ func rawFrames(ctx context.Context, t *testing.T, s *server, conns int, frames .
 			return
 		}
 	}
+	requests := make([][]byte, len(frames))
+	for i, b := range frames {
+		requests[i] = bytes.Clone(b.Finish(frame.Header{ID: uint32(i)}))
+	}
 	var all sync.WaitGroup
 	for i, conn := range opened {
 		in := inputs[i]
 		window := make(chan int, 8) // how many operations each frame under way has
 		all.Go(func() {
 			defer close(window)
-			requests := make([][]byte, len(frames))
-			for i, b := range frames {
-				requests[i] = bytes.Clone(b.Finish(frame.Header{ID: uint32(i)}))
-			}
 			for i := 0; ; i++ {
 				select {
 				case window <- frames[i%len(frames)].Count():
