@@ -413,7 +413,7 @@ func remove(t *testing.T, name string) { require.NoError(t, os.Remove(name)) }
 // On a terminal of 120 columns the lines of a start, a reload and a stop do not wrap.
 func TestLogLinesFitAScreen(t *testing.T) {
 	file := writeConfig(t, "slow-log-time: 100ms\n")
-	p := serve(t, t.TempDir(), "--config", file, "--grace", "20s", "--max-deadline", "30s")
+	p := serve(t, t.TempDir(), "--config", file, "--grace", "20s", "--max-deadline", "30s", "--listen", "127.0.0.1:0")
 	p.must("put", "a", "1")
 	p.must("config", "set", "slow-log-time", "200ms")
 	require.NoError(t, os.WriteFile(file, []byte("slow-log-time: 300ms\nlinger: 1ms\n"), 0o600))

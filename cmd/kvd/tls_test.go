@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,8 +33,11 @@ func devCerts(t *testing.T, flags ...string) string {
 	return dir
 }
 
+// ofCertificates has a server listen at the address that certificates of kvd cert dev are for.
+var ofCertificates = []string{"--listen", "127.0.0.1:0"}
+
 func serverTLS(dir string) []string {
-	return []string{"--tls-cert", filepath.Join(dir, "server.pem"), "--tls-key", filepath.Join(dir, "server.key")}
+	return append(slices.Clone(ofCertificates), "--tls-cert", filepath.Join(dir, "server.pem"), "--tls-key", filepath.Join(dir, "server.key"))
 }
 
 // clientTLS are the flags of a client; a name of "" is one without a certificate.
@@ -88,7 +92,7 @@ func TestTheCommandsOfCertDevWork(t *testing.T) {
 			putting = words[1:]
 		}
 	}
-	p := serve(t, t.TempDir(), serving...)
+	p := serve(t, t.TempDir(), append(serving, ofCertificates...)...)
 	for i, word := range putting {
 		if word == "--addr" {
 			putting[i+1] = strings.Replace(p.addr, "127.0.0.1", "localhost", 1)

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"sync"
 )
 
@@ -40,10 +42,23 @@ func (o *Output) String() string {
 	return o.b.String()
 }
 
-// ServeArgs are the arguments of a server on a directory and on free ports, which logs as on a
-// terminal.
+// Loopback returns an address of this machine at which the servers of this test process alone
+// listen. The port of a server that has ended is soon given to another one. If that were a server of
+// another test process, a client that still dials the port would go on there: its writes would
+// be acknowledged, and be in another store.
+func Loopback() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1" // other systems have no further address
+	}
+	pid := os.Getpid()                                                     // below 2^22
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255) // 127.64.0.1 and up
+}
+
+// ServeArgs are the arguments of a server on a directory and on free ports of [Loopback], which
+// logs as on a terminal.
 func ServeArgs(dir string, flags ...string) []string {
-	return append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "console"}, flags...)
+	free := Loopback() + ":0"
+	return append([]string{"serve", "--data", dir, "--listen", free, "--admin", free, "--log-format", "console"}, flags...)
 }
 
 var readyLine = regexp.MustCompile(`^READY listen=(\S+) admin=(\S+)\n$`)
