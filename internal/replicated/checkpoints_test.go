@@ -211,7 +211,8 @@ func TestACheckpointForANodeIsReadAtItsRate(t *testing.T) {
 			const within, largestRead = 50 * time.Millisecond, 256 << 10
 			require.LessOrEqual(t, m.Most(within), int64(pace.DefaultRate*(within.Seconds()+0.04))+largestRead, "%d bytes in %v", bytes, took)
 		}
-		require.Greater(t, read, int64(2*values*size))
+		// A file is read to verify and to send it. Some of the values may be in the log alone.
+		require.Greater(t, read, int64(values*size*3/2))
 		c.agree()
 	})
 }
