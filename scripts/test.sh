@@ -39,7 +39,7 @@ for os in darwin windows; do
 	GOOS=$os go build -ldflags="-s -w" -o /dev/null ./cmd/kvd # debug information takes a third of the time
 done
 
-CGO_ENABLED=$cgo go test "${race[@]}" -vet=off -timeout 15m "$@" ./...
+CGO_ENABLED=$cgo go test "${race[@]}" -vet=off -timeout 30m "$@" ./...
 
 # Tests that took a sample under the race detector run again. A -run in the arguments wins.
 if [ ${#race[@]} -gt 0 ]; then
@@ -47,7 +47,7 @@ if [ ${#race[@]} -gt 0 ]; then
 	reduced=$(go run ./internal/testsize/reduced)
 	{ read -r tests; read -r packages; } <<<"$reduced"
 	# shellcheck disable=SC2086 # packages are words
-	go test -vet=off -timeout 15m -run "$tests" "$@" $packages
+	go test -vet=off -timeout 30m -run "$tests" "$@" $packages
 fi
 
 echo "test: bench"
@@ -55,7 +55,7 @@ cd bench
 export CGO_ENABLED=$cgo # as the benchmarks are built
 if missing=$(go list -deps -test ./... 2>&1 >/dev/null); then
 	go vet ./...
-	go test -vet=off -timeout 15m "$@" ./...
+	go test -vet=off -timeout 30m "$@" ./...
 elif grep -qE 'GOPROXY=off|dial tcp|no such host|connection (refused|reset)|timeout|EOF|: 5[0-9][0-9] ' <<<"$missing"; then
 	echo "test: SKIPPED bench: NOT BUILT, NOT VETTED, NOT TESTED: modules that it depends on cannot be downloaded:" >&2
 	tail -1 <<<"$missing" >&2
