@@ -31,7 +31,7 @@ for directory in "$work"/1/*; do
 	for binary in kvd kvbench; do
 		go run ./scripts/sbom "$directory/$binary" >"bin/release/$name.$binary.spdx.json"
 	done
-	cp LICENSE README.md "$directory"
+	cp --parents LICENSE README.md internal/GUARANTEES.md cmd/kvd/README.md cmd/kvbench/README.md "$directory"
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -C "$work/1" -cf - "$name" |
 		gzip -n >"bin/release/$name.tar.gz"
 done
