@@ -101,7 +101,7 @@ func TestABackupOfAMemberIsOneVersion(t *testing.T) {
 				mu.Lock()
 				acknowledged = i
 				mu.Unlock()
-				time.Sleep(time.Millisecond)
+				time.Sleep(10 * time.Millisecond)
 			}
 		})
 		for round := range 6 {
