@@ -39,7 +39,7 @@ type BackupFile struct {
 // than this bound reads to verify as fast as it can.
 func (c *Client) Backup(ctx context.Context, rate int64) (*Backup, error) {
 	const name = "backup"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -104,7 +104,7 @@ func (c *Client) Apply(ctx context.Context, b *Batch, opts ...WriteOption) (vers
 
 // apply performs writes, all or none.
 func (c *Client) apply(ctx context.Context, name string, writes []backend.Mutation, o *writeOptions) (version uint64, err error) {
-	in, err := c.enter(ctx, name, o.timings)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return 0, err
 	}

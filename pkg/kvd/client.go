@@ -67,7 +67,7 @@ func newClient(b backend.Backend, d Durability) *Client {
 // Ping returns nil if the server can be reached and accepts requests.
 func (c *Client) Ping(ctx context.Context) error {
 	const name = "ping"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -87,12 +87,9 @@ func (c *Client) Close() error {
 	return c.closeErr
 }
 
-// enter begins a call, whose timings it resets, and returns what the call must leave. Errors:
-// ErrClosed, and that of ctx if it has ended.
-func (c *Client) enter(ctx context.Context, name string, t *Timings) (*gateStripe, error) {
-	if t != nil {
-		*t = Timings{}
-	}
+// enter begins a call and returns what the call must leave. Errors: ErrClosed, and that of ctx if it
+// has ended.
+func (c *Client) enter(ctx context.Context, name string) (*gateStripe, error) {
 	ended := ctx.Err() // before enter: it panics if ctx is nil, and Close would wait for the call
 	in := c.calls.enter()
 	if in == nil {

@@ -47,7 +47,7 @@ type ClusterNode struct {
 // cluster do. They return ErrInvalid if the server is no node of a cluster.
 func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	const name = "cluster"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return Cluster{}, err
 	}
@@ -65,7 +65,7 @@ func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 // been made; it can be repeated.
 func (c *Client) TransferLeadership(ctx context.Context, to uint64) (leader uint64, err error) {
 	const name = "transfer leadership"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +88,7 @@ type AddedNode struct {
 // itself when it has caught up. If replaces is not 0, that node is removed at the same moment.
 func (c *Client) AddNode(ctx context.Context, peer string, replaces uint64) (AddedNode, error) {
 	const name = "add node"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return AddedNode{}, err
 	}
@@ -101,7 +101,7 @@ func (c *Client) AddNode(ctx context.Context, peer string, replaces uint64) (Add
 // runs. A node that is not in the cluster any more is no error.
 func (c *Client) RemoveNode(ctx context.Context, node uint64) error {
 	const name = "remove node"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (c *Client) RemoveNode(ctx context.Context, node uint64) error {
 // while too few of the other voters answer for the cluster to go on without the node.
 func (c *Client) MoveNode(ctx context.Context, node uint64, peer string) error {
 	const name = "move node"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return err
 	}

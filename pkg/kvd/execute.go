@@ -53,7 +53,7 @@ func (c *Client) Execute(ctx context.Context, e Execution, opts ...WriteOption) 
 	if err != nil {
 		return ExecuteResult{}, &Error{Op: name, Err: err}
 	}
-	in, err := c.enter(ctx, name, o.timings)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return ExecuteResult{}, err
 	}

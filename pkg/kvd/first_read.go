@@ -52,7 +52,7 @@ var errChanged = &Error{
 // one.
 func (t *Txn) readFirst(ctx context.Context, key []byte) (found Lookup, ok bool, err error) {
 	const name = "get"
-	in, err := t.client.enter(ctx, name, nil)
+	in, err := t.client.enter(ctx, name)
 	if err != nil {
 		return Lookup{}, false, err
 	}

@@ -38,7 +38,7 @@ func item(key []byte, v backend.Value) Item {
 
 func (c *Client) get(ctx context.Context, key []byte, o readOptions) (backend.Value, error) {
 	const name = "get"
-	in, err := c.enter(ctx, name, o.timings)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return backend.Value{}, err
 	}
@@ -65,7 +65,7 @@ func (c *Client) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption)
 
 func (c *Client) getMany(ctx context.Context, keys [][]byte, o readOptions) ([]Lookup, error) {
 	const name = "get many"
-	in, err := c.enter(ctx, name, o.timings)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -186,6 +186,7 @@ func (p *Pipeline) operate(ctx context.Context, all []*pipelined) {
 	}
 	operations := p.operations[:0]
 	for _, o := range all {
+		(*Timings)(o.operation.Timings).reset()
 		switch {
 		case o.operation.Err != nil:
 		case refusal != nil:

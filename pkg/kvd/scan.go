@@ -24,7 +24,7 @@ func (c *Client) scan(ctx context.Context, r Range, o scanOptions) iter.Seq2[Ite
 	const name = "scan"
 	s := backend.Scan{Range: backend.Range(r.clone()), Reverse: o.reverse, KeysOnly: o.keysOnly, Borrow: o.borrow, Limit: o.limit, At: o.at}
 	return func(yield func(Item, error) bool) {
-		in, err := c.enter(ctx, name, nil)
+		in, err := c.enter(ctx, name)
 		if err != nil {
 			yield(Item{}, err)
 			return

@@ -8,7 +8,7 @@ import "context"
 // does not exist, needs a restart, or cannot have that value; the error says which.
 func (c *Client) SetSetting(ctx context.Context, name, value string) (before, after string, err error) {
 	const call = "set setting"
-	in, err := c.enter(ctx, call, nil)
+	in, err := c.enter(ctx, call)
 	if err != nil {
 		return "", "", err
 	}

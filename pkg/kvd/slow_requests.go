@@ -41,7 +41,7 @@ type SlowRequest struct {
 // is 0. It returns ErrInvalid if the server has no slow log.
 func (c *Client) SlowRequests(ctx context.Context, limit int) (SlowLog, error) {
 	const name = "slow requests"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return SlowLog{}, err
 	}
@@ -60,7 +60,7 @@ func (c *Client) SlowRequests(ctx context.Context, limit int) (SlowLog, error) {
 // ClearSlowRequests empties the server's slow log.
 func (c *Client) ClearSlowRequests(ctx context.Context) error {
 	const name = "clear slow requests"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return err
 	}

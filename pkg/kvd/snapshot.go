@@ -44,7 +44,7 @@ func (c *Client) Snapshot(ctx context.Context, opts ...TxnOption) (*Snapshot, er
 // snapshot returns a snapshot, and what it reads of key if the backend has read that already.
 func (c *Client) snapshot(ctx context.Context, o *txnOptions, key []byte) (*Snapshot, *backend.Answer, error) {
 	const name = "snapshot"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,7 +185,7 @@ var errAtVersion = fmt.Errorf("%w: snapshots and transactions read at versions o
 // keepSnapshot renews a lease.
 func (c *Client) keepSnapshot(ctx context.Context, id uint64, lease time.Duration) (time.Duration, error) {
 	const name = "keep snapshot"
-	in, err := c.enter(ctx, name, nil)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return 0, err
 	}

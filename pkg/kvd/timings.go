@@ -55,7 +55,8 @@ type CallOption interface {
 }
 
 // Timed makes the call fill in where its time went. If the call fails, it fills in what is
-// known. It adds about thirty bytes to the answer frame; the server measures in any case.
+// known: zero if the call is refused before it is sent. So it never shows the times of an earlier
+// call. It adds about thirty bytes to the answer frame; the server measures in any case.
 //
 // A nil pointer asks for nothing. Reads served from a transaction's own writes report zero.
 // The writes of a transaction do not take Timed; Commit does.
@@ -63,19 +64,22 @@ func Timed(into *Timings) CallOption { return timed{into} }
 
 type timed struct{ into *Timings }
 
-// tookNoTime is what a read is told that needs no server.
-func (o *readOptions) tookNoTime() {
-	if o.timings != nil {
-		*o.timings = Timings{}
+// reset sets timings to zero, unless they are nil. A call does so when it collects its options, before
+// it checks anything; Do of a pipeline does it again, as that is the call.
+func (t *Timings) reset() {
+	if t != nil {
+		*t = Timings{}
 	}
 }
 
 func (t timed) forRead(o readOptions) readOptions {
+	t.into.reset()
 	o.timings = t.into
 	return o
 }
 
 func (t timed) forWrite(o *writeOptions) {
+	t.into.reset()
 	o.choose(choseTimed, nil)
 	o.timings = t.into
 }

@@ -90,10 +90,11 @@ func (t *Txn) Delete(ctx context.Context, key []byte, opts ...WriteOption) error
 // is not below its end removes nothing. DeleteRange takes no options.
 func (t *Txn) DeleteRange(_ context.Context, r Range, opts ...WriteOption) error {
 	const name = "delete range"
+	_, err := collect(opts, 0)
 	if t.over {
 		return errOver(name)
 	}
-	if _, err := collect(opts, 0); err != nil {
+	if err != nil {
 		return &Error{Op: name, Err: err}
 	}
 	t.writes.deleteRange(r)
@@ -102,13 +103,10 @@ func (t *Txn) DeleteRange(_ context.Context, r Range, opts ...WriteOption) error
 
 // prepare checks a write, and its condition, before it is recorded.
 func (t *Txn) prepare(ctx context.Context, op string, key []byte, opts []WriteOption, takes choices) (writeOptions, error) {
-	if err := t.check(op, key); err != nil {
-		return writeOptions{}, err
-	}
-	if len(opts) == 0 {
-		return writeOptions{}, nil
-	}
 	o, err := collect(opts, takes)
+	if err := t.check(op, key); err != nil {
+		return o, err
+	}
 	if err != nil {
 		return o, &Error{Op: op, Err: err}
 	}
@@ -161,11 +159,11 @@ func errOver(op string) error {
 // succeed. ErrUncertain as for any write. ErrClosed if the transaction has ended.
 func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, err error) {
 	const name = "commit"
+	o, err := t.client.writeOptions(opts, ofCommit)
 	if t.over {
 		return 0, errOver(name)
 	}
 	defer t.Discard()
-	o, err := t.client.writeOptions(opts, ofCommit)
 	if err != nil {
 		return 0, &Error{Op: name, Err: err}
 	}
@@ -176,7 +174,7 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 		t.committed = t.Version()
 		return t.committed, nil
 	}
-	in, err := t.client.enter(ctx, name, o.timings)
+	in, err := t.client.enter(ctx, name)
 	if err != nil {
 		return 0, err
 	}
@@ -236,7 +234,6 @@ func (t *Txn) begin(ctx context.Context, key []byte) (_ *Snapshot, read *backend
 // lookup returns what the transaction sees of a key. The item has no key.
 func (t *Txn) lookup(ctx context.Context, key []byte, o readOptions) (Lookup, error) {
 	if found, written := t.writes.get(key); written {
-		o.tookNoTime()
 		return found, nil
 	}
 	first := key

@@ -28,7 +28,8 @@ func MaxAge(d time.Duration) TxnOption { return func(o *txnOptions) { o.maxAge =
 // The default is 10.
 func MaxAttempts(n int) TxnOption { return func(o *txnOptions) { o.maxAttempts = n } }
 
-// CommitWith passes options to the commit of Update and Transact: Durable and Timed.
+// CommitWith passes options to the commit of Update and Transact: Durable and Timed. Other options
+// are refused before the transaction runs.
 func CommitWith(opts ...WriteOption) TxnOption { return func(o *txnOptions) { o.commit = opts } }
 
 func newTxnOptions(opts []TxnOption) (txnOptions, error) {
@@ -36,6 +37,7 @@ func newTxnOptions(opts []TxnOption) (txnOptions, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
+	_, err := collect(o.commit, ofCommit)
 	switch {
 	case o.lease < 0:
 		return o, fmt.Errorf("%w: lease %v is negative", ErrInvalid, o.lease)
@@ -44,5 +46,5 @@ func newTxnOptions(opts []TxnOption) (txnOptions, error) {
 	case o.maxAttempts < 1:
 		return o, fmt.Errorf("%w: %d attempts, want at least 1", ErrInvalid, o.maxAttempts)
 	}
-	return o, nil
+	return o, err
 }

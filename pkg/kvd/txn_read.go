@@ -20,10 +20,10 @@ func (t *Txn) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, 
 // GetItem is Client.GetItem of what the transaction sees. Its own writes have version 0.
 func (t *Txn) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error) {
 	const name = "get"
+	o := collectRead(opts)
 	if err := t.check(name, key); err != nil {
 		return Item{}, err
 	}
-	o := collectRead(opts)
 	if o.at != (backend.ReadVersion{}) {
 		return Item{}, &Error{Op: name, Err: errAtVersion}
 	}
@@ -41,10 +41,10 @@ func (t *Txn) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item
 // GetMany is Client.GetMany of what the transaction sees.
 func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([]Lookup, error) {
 	const name = "get many"
+	o := collectRead(opts)
 	if t.over {
 		return nil, errOver(name)
 	}
-	o := collectRead(opts)
 	if o.at != (backend.ReadVersion{}) {
 		return nil, &Error{Op: name, Err: errAtVersion}
 	}
@@ -64,7 +64,6 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 		found[i] = l
 	}
 	if len(stored) == 0 {
-		o.tookNoTime()
 		return found, nil
 	}
 	s, _, err := t.begin(ctx, nil)

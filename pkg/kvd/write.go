@@ -73,7 +73,7 @@ func (c *Client) delete(ctx context.Context, key []byte, opts []WriteOption, tak
 
 func (c *Client) write(ctx context.Context, name string, op backend.Op, o *writeOptions) (Written, error) {
 	o.apply(&op)
-	in, err := c.enter(ctx, name, o.timings)
+	in, err := c.enter(ctx, name)
 	if err != nil {
 		return Written{}, err
 	}
