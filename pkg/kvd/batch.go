@@ -86,11 +86,13 @@ func (b *Batch) Reset() {
 // change the batch. It takes Durable and Timed.
 //
 // Errors: those of Put, where ErrConflict means that a condition did not hold. ErrInvalid if
-// the batch is empty or one of its writes is invalid.
+// the batch is nil or empty, or one of its writes is invalid.
 func (c *Client) Apply(ctx context.Context, b *Batch, opts ...WriteOption) (version uint64, err error) {
 	o, err := c.writeOptions(opts, ofCommit)
 	switch {
 	case err != nil:
+	case b == nil:
+		err = fmt.Errorf("%w: the batch is nil, so there is nothing to apply; pass one that has a write", ErrInvalid)
 	case b.err != nil:
 		err = b.err
 	case b.Len() == 0:

@@ -27,7 +27,7 @@ var (
 	ErrReadOnly = backend.ErrReadOnly
 	// ErrTooLarge: a key, value, batch, transaction or answer exceeds a limit.
 	ErrTooLarge = backend.ErrTooLarge
-	// ErrInvalid: an argument or option is invalid; the same call always fails.
+	// ErrInvalid: an argument or option is invalid, such as one that is nil; the same call always fails.
 	ErrInvalid = backend.ErrInvalid
 	// ErrVersionGone: the server no longer keeps the version, because the lease of a
 	// snapshot has ended, the server has restarted, or a scan took too long.

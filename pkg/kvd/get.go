@@ -14,13 +14,21 @@ import (
 //
 // Errors: ErrNotFound if the key is absent.
 func (c *Client) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, error) {
-	v, err := c.get(ctx, key, collectRead(opts))
+	o, err := collectRead("get", opts)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.get(ctx, key, o)
 	return v.Bytes, err
 }
 
 // GetItem is Get that also returns the version of the value and its remaining time to live.
 func (c *Client) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error) {
-	return c.getItem(ctx, key, collectRead(opts))
+	o, err := collectRead("get", opts)
+	if err != nil {
+		return Item{}, err
+	}
+	return c.getItem(ctx, key, o)
 }
 
 func (c *Client) getItem(ctx context.Context, key []byte, o readOptions) (Item, error) {
@@ -60,7 +68,11 @@ var errEmptyKey = fmt.Errorf("%w: a key has at least one byte", ErrInvalid)
 //
 // Errors: ErrTooLarge beyond these limits. An absent key is not an error.
 func (c *Client) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([]Lookup, error) {
-	return c.getMany(ctx, keys, collectRead(opts))
+	o, err := collectRead("get many", opts)
+	if err != nil {
+		return nil, err
+	}
+	return c.getMany(ctx, keys, o)
 }
 
 func (c *Client) getMany(ctx context.Context, keys [][]byte, o readOptions) ([]Lookup, error) {

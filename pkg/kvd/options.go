@@ -52,7 +52,10 @@ const maxWindow = 8
 
 func newConfig(opts []Option) (config, error) {
 	c := config{conns: 2, timeout: 5 * time.Second, logger: slog.New(slog.DiscardHandler)}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			return c, nilOption(i)
+		}
 		o(&c)
 	}
 	c.synced = transport.Limits{Ops: c.batching.MaxOps, Bytes: c.batching.MaxBytes}
@@ -92,6 +95,16 @@ func (c *config) network() transport.Options {
 		GRPCOnly: c.grpcOnly, NetOnly: c.netOnly,
 		Logger: c.logger, TLS: c.tls, Token: c.token, Dialer: c.dialer,
 	}
+}
+
+// nilOption is the error of a call whose i-th option is nil.
+func nilOption(i int) error {
+	return fmt.Errorf("%w: option %d is nil, so it is not known what it was to choose; leave it out", ErrInvalid, i+1)
+}
+
+// nilFunc is the error of a call that was to call a function which is nil.
+func nilFunc(op string) error {
+	return &Error{Op: op, Err: fmt.Errorf("%w: the function is nil, so there is nothing to call; pass a function", ErrInvalid)}
 }
 
 func setDefault(v *int, d int) {

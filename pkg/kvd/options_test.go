@@ -37,6 +37,12 @@ func TestOpenChecksItsOptions(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid)
 }
 
+func TestOpenRefusesANilOption(t *testing.T) {
+	_, err := Open("localhost:1", WithConns(1), nil)
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, "option 2 is nil")
+}
+
 func TestOpenDoesNotDial(t *testing.T) {
 	dials := 0
 	c := serve(t, nil, service.Options{})

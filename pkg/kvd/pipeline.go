@@ -68,7 +68,11 @@ func (p *Pending[T]) name() string { return nameOf(p.operation.Op.Kind) }
 
 // Get queues a read. It copies key.
 func (p *Pipeline) Get(key []byte, opts ...ReadOption) *Pending[[]byte] {
-	o, chosen := p.add(backend.Get, key), collectRead(opts)
+	o := p.add(backend.Get, key)
+	chosen, err := collectRead(o.name(), opts)
+	if err != nil {
+		o.operation.Err = err
+	}
 	o.operation.Op.At = chosen.at
 	o.operation.Timings = (*backend.Timings)(chosen.timings)
 	return (*Pending[[]byte])(o)

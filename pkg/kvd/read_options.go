@@ -1,6 +1,7 @@
 package kvd
 
 import (
+	"iter"
 	"time"
 
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
@@ -128,16 +129,30 @@ func Borrow() ScanOption {
 	})
 }
 
-func collectRead(opts []ReadOption) (o readOptions) {
-	for _, opt := range opts {
-		o = opt.forRead(o)
+// collectRead collects the options of a read named op.
+func collectRead(op string, opts []ReadOption) (o readOptions, err error) {
+	for i, opt := range opts {
+		if opt != nil {
+			o = opt.forRead(o)
+		} else if err == nil {
+			err = &Error{Op: op, Err: nilOption(i)}
+		}
 	}
-	return o
+	return o, err
 }
 
-func collectScan(opts []ScanOption) (o scanOptions) {
-	for _, opt := range opts {
-		o = opt.forScan(o)
+func collectScan(opts []ScanOption) (o scanOptions, err error) {
+	for i, opt := range opts {
+		if opt != nil {
+			o = opt.forScan(o)
+		} else if err == nil {
+			err = &Error{Op: "scan", Err: nilOption(i)}
+		}
 	}
-	return o
+	return o, err
+}
+
+// failedScan is a scan that yields an error alone.
+func failedScan(err error) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) { yield(Item{}, err) }
 }

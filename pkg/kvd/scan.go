@@ -17,7 +17,11 @@ import (
 // whole loop. The server keeps the version of a scan for a limited time, so a loop that pauses
 // longer ends with ErrVersionGone. The client retries a scan only before its first item.
 func (c *Client) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq2[Item, error] {
-	return c.scan(ctx, r, collectScan(opts))
+	o, err := collectScan(opts)
+	if err != nil {
+		return failedScan(err)
+	}
+	return c.scan(ctx, r, o)
 }
 
 func (c *Client) scan(ctx context.Context, r Range, o scanOptions) iter.Seq2[Item, error] {

@@ -30,6 +30,9 @@ type Damage struct {
 // the end or until ctx ends; the client's timeout bounds only the wait for its beginning.
 func (c *Client) Scrub(ctx context.Context, rate int64, told func(ScrubStep)) error {
 	const name = "scrub"
+	if told == nil {
+		return nilFunc(name)
+	}
 	in, err := c.enter(ctx, name)
 	if err != nil {
 		return err

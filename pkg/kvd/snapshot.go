@@ -67,8 +67,11 @@ func (c *Client) snapshot(ctx context.Context, o *txnOptions, key []byte) (*Snap
 func (c *Client) View(ctx context.Context, fn func(s *Snapshot) error, opts ...TxnOption) error {
 	const name = "view"
 	o, err := newTxnOptions(opts)
-	if err != nil {
+	switch {
+	case err != nil:
 		return &Error{Op: name, Err: err}
+	case fn == nil:
+		return nilFunc(name)
 	}
 	for attempt := 1; ; attempt++ {
 		lost, err := c.viewOnce(ctx, &o, fn)
@@ -150,19 +153,23 @@ func (s *Snapshot) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOptio
 
 // Scan is Client.Scan at the version of the snapshot.
 func (s *Snapshot) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq2[Item, error] {
-	o := collectScan(opts)
-	err := s.check("scan", o.readOptions)
-	s.readAt(&o.readOptions)
-	if err != nil {
-		return func(yield func(Item, error) bool) { yield(Item{}, err) }
+	o, err := collectScan(opts)
+	if err == nil {
+		err = s.check("scan", o.readOptions)
 	}
+	if err != nil {
+		return failedScan(err)
+	}
+	s.readAt(&o.readOptions)
 	return s.client.scan(ctx, r, o)
 }
 
 // readOptions are those of a read of the snapshot.
 func (s *Snapshot) readOptions(op string, opts []ReadOption) (readOptions, error) {
-	o := collectRead(opts)
-	err := s.check(op, o)
+	o, err := collectRead(op, opts)
+	if err == nil {
+		err = s.check(op, o)
+	}
 	s.readAt(&o)
 	return o, err
 }

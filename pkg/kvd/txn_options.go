@@ -34,7 +34,10 @@ func CommitWith(opts ...WriteOption) TxnOption { return func(o *txnOptions) { o.
 
 func newTxnOptions(opts []TxnOption) (txnOptions, error) {
 	o := txnOptions{maxAge: 10 * time.Minute, maxAttempts: 10}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return o, nilOption(i)
+		}
 		opt(&o)
 	}
 	_, err := collect(o.commit, ofCommit)

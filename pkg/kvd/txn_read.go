@@ -20,8 +20,11 @@ func (t *Txn) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, 
 // GetItem is Client.GetItem of what the transaction sees. Its own writes have version 0.
 func (t *Txn) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error) {
 	const name = "get"
-	o := collectRead(opts)
-	if err := t.check(name, key); err != nil {
+	o, err := collectRead(name, opts)
+	if err == nil {
+		err = t.check(name, key)
+	}
+	if err != nil {
 		return Item{}, err
 	}
 	if o.at != (backend.ReadVersion{}) {
@@ -41,9 +44,12 @@ func (t *Txn) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item
 // GetMany is Client.GetMany of what the transaction sees.
 func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([]Lookup, error) {
 	const name = "get many"
-	o := collectRead(opts)
-	if t.over {
+	o, err := collectRead(name, opts)
+	switch {
+	case t.over:
 		return nil, errOver(name)
+	case err != nil:
+		return nil, err
 	}
 	if o.at != (backend.ReadVersion{}) {
 		return nil, &Error{Op: name, Err: errAtVersion}
@@ -89,7 +95,11 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 // makes are not in it. A loop that is left early, or ends at a Limit, has read the range only up
 // to the last item that it got.
 func (t *Txn) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq2[Item, error] {
-	r, o := r.clone(), collectScan(opts)
+	o, err := collectScan(opts)
+	if err != nil {
+		return failedScan(err)
+	}
+	r = r.clone()
 	return func(yield func(Item, error) bool) {
 		if err := t.scan(ctx, r, o, yield); err != nil {
 			yield(Item{}, err)

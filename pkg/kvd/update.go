@@ -21,8 +21,11 @@ import (
 func (c *Client) Update(ctx context.Context, fn func(tx *Txn) error, opts ...TxnOption) error {
 	const name = "update"
 	o, err := newTxnOptions(opts)
-	if err != nil {
+	switch {
+	case err != nil:
 		return &Error{Op: name, Err: err}
+	case fn == nil:
+		return nilFunc(name)
 	}
 	for attempt := 1; ; attempt++ {
 		tx := c.begin(&o)
@@ -41,6 +44,12 @@ func (c *Client) Update(ctx context.Context, fn func(tx *Txn) error, opts ...Txn
 // attempt that committed.
 func Transact[T any](ctx context.Context, s Store, fn func(tx *Txn) (T, error), opts ...TxnOption) (T, error) {
 	var result, none T
+	switch {
+	case s == nil:
+		return none, &Error{Op: "update", Err: fmt.Errorf("%w: the store is nil; pass one that Open has returned", ErrInvalid)}
+	case fn == nil:
+		return none, nilFunc("update")
+	}
 	err := s.Update(ctx, func(tx *Txn) (err error) {
 		result, err = fn(tx)
 		return err

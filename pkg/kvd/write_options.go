@@ -153,8 +153,12 @@ func (c *Client) writeOptions(opts []WriteOption, takes choices) (writeOptions, 
 
 func collect(opts []WriteOption, takes choices) (writeOptions, error) {
 	var o writeOptions
-	for _, opt := range opts {
-		opt.forWrite(&o)
+	for i, opt := range opts {
+		if opt != nil {
+			opt.forWrite(&o)
+		} else if o.err == nil {
+			o.err = nilOption(i)
+		}
 	}
 	if wrong := o.chosen &^ takes; o.err == nil && wrong != 0 {
 		o.err = fmt.Errorf("%w: the call does not take %v", ErrInvalid, wrong)

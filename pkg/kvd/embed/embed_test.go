@@ -61,6 +61,7 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 		"durability":   {dir, []embed.Option{embed.WithDurability(9)}, kvd.ErrInvalid, "durability 9"},
 		"partitions":   {dir, []embed.Option{embed.WithPartitions(-1)}, kvd.ErrInvalid, "-1 partitions"},
 		"logger":       {dir, []embed.Option{embed.WithLogger(nil)}, kvd.ErrInvalid, "logger"},
+		"nil option":   {dir, []embed.Option{embed.WithPartitions(2), nil}, kvd.ErrInvalid, "option 2 is nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := embed.Open(c.dir, c.opts...)

@@ -54,7 +54,10 @@ func Memory(opts ...Option) (*Store, error) {
 // open opens a store with what opts say beside the defaults in o and e.
 func open(dir string, opts []Option, o options, e engine.Options) (*Store, error) {
 	o.logger = slog.New(slog.DiscardHandler)
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, &kvd.Error{Op: "open", Err: fmt.Errorf("%w: option %d is nil, so it is not known what it was to choose; leave it out", kvd.ErrInvalid, i+1)}
+		}
 		opt(&o)
 	}
 	if err := o.check(); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Conformance checks that a store keeps the promises of package kvd: reads, writes,
-// conditions, batches, transactions, snapshots, scans, pipelines, expiry, limits, timings, errors,
-// and closing; each is a subtest. Last come random calls against a model. open returns a
+// conditions, batches, transactions, snapshots, scans, pipelines, expiry, limits, timings, arguments,
+// errors, and closing; each is a subtest. Last come random calls against a model. open returns a
 // new, empty store for each subtest, and has the test close what is around it; closing the
 // store itself is part of the tests and may be done twice.
 //
@@ -44,6 +44,7 @@ func Conformance(t *testing.T, open func(t *testing.T) kvd.Store) {
 		{"expiry", expiryCases},
 		{"limit", limitCases},
 		{"timing", timingCases},
+		{"argument", argumentCases},
 		{"lifetime", lifetimeCases},
 		{"history", historyCases},
 	} {
