@@ -3,6 +3,7 @@ package kvd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
@@ -24,9 +25,9 @@ type Client struct {
 	closeErr error
 }
 
-// Open returns a client of the server at target: "host:port", "host" for port 7070,
-// "unix:path/to/socket", or another name that gRPC resolves, such as "dns:///name:port". It
-// does no I/O: the first call connects.
+// Open returns a client of the server at target: "host:port", "host" for port 7070, ":port" for
+// this machine, "unix:path/to/socket", or another name that gRPC resolves, such as
+// "dns:///name:port". It does no I/O: the first call connects.
 //
 // "kvds://host:port" is an address with TLS: see WithTLS.
 //
@@ -41,18 +42,20 @@ type Client struct {
 // anew. With several endpoints a connection must be accepted within one second, otherwise
 // within five.
 //
-// Errors: ErrInvalid if the target or an option is invalid.
+// Errors: ErrInvalid if the target or an option is invalid. A target is invalid if no call could ever
+// reach it: if an endpoint is empty, or is no address. With WithDialer an endpoint may be any name.
 func Open(target string, opts ...Option) (*Client, error) {
 	config, err := newConfig(opts)
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}
-	if target, err = config.secure(target); err != nil {
-		return nil, &Error{Op: "open", Err: err}
-	}
-	n, err := transport.Open(target, config.network())
+	addresses, err := config.secure(target)
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
+	}
+	n, err := transport.Open(addresses, config.network())
+	if err != nil {
+		return nil, &Error{Op: "open", Err: fmt.Errorf("target %q: %w", target, err)}
 	}
 	return newClient(withHook(n, config.hook), config.durability), nil
 }

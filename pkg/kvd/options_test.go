@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -35,6 +36,72 @@ func TestOpenChecksItsOptions(t *testing.T) {
 	}
 	_, err := Open("dns://%zz")
 	require.ErrorIs(t, err, ErrInvalid)
+}
+
+// What cannot be the address of a server is refused by Open, with an example, and not by the first call.
+func TestOpenRefusesATargetThatNamesNoAddress(t *testing.T) {
+	for target, says := range map[string]string{
+		"":                      "endpoint 1 is empty",
+		" ":                     "endpoint 1 is empty",
+		",":                     "endpoint 1 of 2 is empty",
+		"kvds://":               "endpoint 1 is empty",
+		"kvds://,":              "endpoint 1 of 2 is empty",
+		"kvds://a:7070,":        "endpoint 2 of 2 is empty",
+		"kvds://a:7070,kvds://": "endpoint 2 of 2 is empty",
+		"a:7070,,b:7070":        "endpoint 2 of 3 is empty",
+		"a:7070,b:7070,":        "endpoint 3 of 3 is empty",
+		"a:":                    "no port",
+		":":                     "no port",
+		"a:0":                   "port",
+		"a:65536":               "port",
+		"a:-1":                  "port",
+		"a:7070:7071":           "too many colons",
+		"[]:7070":               "brackets",
+		"a b:7070":              "space",
+		"a:7070/path":           "slash",
+		"kvds://a:7070/":        "slash",
+		"a/b":                   "slash",
+		"user@a:7070":           "@",
+		"http://a:7070":         "scheme \"http\"",
+		"kvd://a:7070":          "scheme \"kvd\"",
+		"kvds://kvds://a:7070":  "scheme \"kvds\"",
+		"tcp://a:7070":          "scheme \"tcp\"",
+		"a:7070,http://b:7070":  "scheme \"http\"",
+		"unix:":                 "path",
+		"unix://socket":         "path",
+		"dns:///":               "name",
+		"passthrough:///":       "name",
+	} {
+		db, err := Open(target)
+		if err == nil {
+			assert.NoError(t, db.Close())
+			t.Errorf("%q is opened", target)
+			continue
+		}
+		assert.ErrorIs(t, err, ErrInvalid, "%q", target)
+		assert.ErrorContains(t, err, says, "%q", target)
+		assert.ErrorContains(t, err, fmt.Sprintf("%q", target), "it quotes the target")
+		assert.ErrorContains(t, err, "db.example:7070", "%q: it has an example", target)
+	}
+}
+
+// Every form of a target that may work is left to the first call.
+func TestOpenTakesEveryTargetThatMayWork(t *testing.T) {
+	dial := WithDialer(func(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed })
+	for target, opts := range map[string][]Option{
+		"a": nil, "a:7070": nil, " a:7070 , b:7070 ": nil, "a:https": nil, "a_b.example:1": nil, "a:65535": nil,
+		":7070": nil, "kvds://:7070": nil, // of this machine
+		"127.0.0.1": nil, "::1": nil, "[::1]": nil, "[::1]:7070": nil,
+		"kvds://a": nil, "kvds://a:7070,kvds://b:7070": nil, "kvds://[::1]:7070": nil,
+		"unix:socket": nil, "unix:a b/socket": nil, "unix:///run/kvd.sock": nil, "unix-abstract:kvd": nil,
+		"dns:///a:7070": nil, "dns:a:7070": nil, "dns://8.8.8.8/a:7070": nil, "passthrough:///a:7070": nil,
+		"memory": {dial}, "": {dial}, "any name/at all": {dial}, "node0:1,node1:1": {dial},
+	} {
+		db, err := Open(target, opts...)
+		if assert.NoError(t, err, "%q", target) {
+			assert.NoError(t, db.Close())
+		}
+	}
 }
 
 func TestOpenRefusesANilOption(t *testing.T) {

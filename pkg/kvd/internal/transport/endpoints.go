@@ -18,16 +18,27 @@ import (
 // next endpoint becomes current for all calls.
 const maxEndpoints = 16
 
-// splitTargets splits a target at its commas.
-func splitTargets(target string) ([]string, error) {
+// endpointsOf splits a target at its commas. It refuses an endpoint that no call could reach. If there is
+// a Dialer an endpoint may be any name, and the only one may be empty.
+func (o *Options) endpointsOf(target string) ([]string, error) {
 	endpoints := strings.Split(target, ",")
-	for i, e := range endpoints {
-		if endpoints[i] = strings.TrimSpace(e); endpoints[i] == "" && len(endpoints) > 1 {
-			return nil, fmt.Errorf("%w: endpoint %d of %q is empty", backend.ErrInvalid, i+1, target)
-		}
-	}
 	if len(endpoints) > maxEndpoints {
 		return nil, fmt.Errorf("%w: %d endpoints, at most %d", backend.ErrInvalid, len(endpoints), maxEndpoints)
+	}
+	for i, e := range endpoints {
+		e = strings.TrimSpace(e)
+		endpoints[i] = e
+		if o.Dialer != nil && (e != "" || len(endpoints) == 1) {
+			continue
+		}
+		if wrong := wrongEndpoint(e); wrong != "" {
+			which := fmt.Sprintf("endpoint %d", i+1)
+			if len(endpoints) > 1 {
+				which += fmt.Sprintf(" of %d", len(endpoints))
+			}
+			return nil, fmt.Errorf("%w: %s %s; write host:port, such as \"db.example:7070\", or \"kvds://db.example:7070\" for TLS",
+				backend.ErrInvalid, which, wrong)
+		}
 	}
 	return endpoints, nil
 }

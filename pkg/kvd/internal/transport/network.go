@@ -50,7 +50,7 @@ var _ backend.Backend = (*Network)(nil)
 
 // Open returns a Network for the servers of a target, which commas separate. It does no I/O.
 func Open(target string, options Options) (*Network, error) {
-	targets, err := splitTargets(target)
+	targets, err := options.endpointsOf(target)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func Open(target string, options Options) (*Network, error) {
 	c.life, c.end = context.WithCancel(context.Background())
 	for i, target := range targets {
 		if err := c.addEndpoint(i, target); err != nil {
-			return nil, fmt.Errorf("%w: target %q: %w", backend.ErrInvalid, target, firstError(err, c.Close()))
+			return nil, fmt.Errorf("%w: endpoint %q: %w", backend.ErrInvalid, target, firstError(err, c.Close()))
 		}
 	}
 	return c, nil

@@ -235,7 +235,7 @@ func TestTargetsOfSeveralEndpoints(t *testing.T) {
 		"unix:/x/y,[::1]:80": {"unix:/x/y", "[::1]:80"},
 		"dns:///a:1,::1":     {"dns:///a:1", "::1"},
 	} {
-		got, err := splitTargets(target)
+		got, err := new(Options).endpointsOf(target)
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}

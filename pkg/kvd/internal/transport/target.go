@@ -3,12 +3,18 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+
+	"google.golang.org/grpc/resolver"
 
 	"github.com/kvd-db/kvd/internal/frame"
 )
@@ -78,6 +84,68 @@ func addressOf(target string) (network, address string) {
 		return "", "" // it is another scheme
 	}
 	return "tcp", net.JoinHostPort(host, port)
+}
+
+// wrongEndpoint says why no call could reach an endpoint, and returns "" if a call may reach it: a name
+// may be resolved later. The names of schemes are left to the resolvers that gRPC has for these.
+func wrongEndpoint(target string) string {
+	if target == "" {
+		return "is empty"
+	}
+	scheme, name, has := strings.Cut(target, "://")
+	switch {
+	case has && resolver.Get(strings.ToLower(scheme)) == nil:
+		return fmt.Sprintf("has the scheme %q, which is not known", scheme)
+	case has && scheme == "unix":
+		if !strings.HasPrefix(name, "/") {
+			return "names no absolute path of a socket after unix://"
+		}
+		return ""
+	case has:
+		if _, name, _ = strings.Cut(name, "/"); name == "" {
+			return "has no name after its scheme"
+		}
+		return ""
+	}
+	if scheme, name, has = strings.Cut(target, ":"); has && resolver.Get(scheme) != nil {
+		if name == "" {
+			return "has no name or path after its scheme"
+		}
+		return ""
+	}
+	return wrongAddress(withPort(target))
+}
+
+// wrongAddress is wrongEndpoint for "host:port". The host may be empty, which is this machine, and the port
+// may have the name of a service.
+func wrongAddress(address string) string {
+	if strings.Contains(address, "/") {
+		return "has a slash, and an address ends after its port"
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		why := err.Error()
+		if of, ok := errors.AsType[*net.AddrError](err); ok {
+			why = of.Err
+		}
+		return "is no address: " + why
+	}
+	number, err := strconv.Atoi(port)
+	switch {
+	case port == "":
+		return "has no port after its colon"
+	case err == nil && (number < 1 || number > math.MaxUint16):
+		return fmt.Sprintf("has the port %s, which is not from 1 to %d", port, math.MaxUint16)
+	case host == "" && strings.HasPrefix(address, "["):
+		return "has nothing between its brackets"
+	}
+	if strings.ContainsFunc(host, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return "has a space or a control character in its host"
+	}
+	if i := strings.IndexAny(host, "@?#"); i >= 0 {
+		return fmt.Sprintf("has the character %c in its host", host[i])
+	}
+	return ""
 }
 
 // defaultPort is the default port of a server.
