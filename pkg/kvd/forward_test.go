@@ -2,6 +2,8 @@ package kvd
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -76,5 +79,112 @@ func TestANodeForwardsForAClientThatKnowsItAlone(t *testing.T) {
 			require.Equal(t, before+1, to.count.Load(), name)
 			require.Equal(t, asked+3, refused.Load(), "%s: both endpoints, then the first one as it forwards", name)
 		}
+	})
+}
+
+// The writes of a pipeline, too, are forwarded once each endpoint has refused them: each of them once.
+func TestAPipelineIsForwardedIfNoEndpointLeads(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		var to forwards
+		store := servicetest.New(kv.DefaultLimits)
+		store.OnWrite = func(context.Context, []*kv.Write) error { return &kv.NotLeaderError{Leader: 2} }
+		server := serve(t, store, service.Options{Forward: &to})
+		db, err := Open("a:1,b:1", append(opts, WithDialer(server.dialer), WithTimeout(testwait.Left()))...)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, db.Close()) })
+		for round := range int64(3) {
+			p := db.Pipeline()
+			for i := range 100 {
+				p.Put(fmt.Append(nil, i), nil, ReturnPrevious())
+			}
+			require.NoError(t, p.Do(t.Context()))
+			require.Equal(t, 100*(round+1), to.count.Load())
+		}
+	})
+}
+
+// noLeader is a service.Forwarder that knows no leader.
+type noLeader struct{ asked atomic.Int64 }
+
+func (f *noLeader) Forward(context.Context, *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
+	f.asked.Add(1)
+	return nil, &kv.NotLeaderError{}
+}
+
+// While no node leads, a pipeline waits in frames: in each round one write asks whether it is forwarded.
+func TestAPipelineWaitsInFramesWhileNoNodeLeads(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		var none noLeader
+		store := servicetest.New(kv.DefaultLimits)
+		store.OnWrite = func(context.Context, []*kv.Write) error {
+			if none.asked.Load() < 3 {
+				return &kv.NotLeaderError{}
+			}
+			return nil // a leader was elected
+		}
+		server := serve(t, store, service.Options{Forward: &none})
+		db, err := Open("a:1,b:1", append(opts, WithDialer(server.dialer), WithTimeout(testwait.Left()))...)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, db.Close()) })
+		p := db.Pipeline()
+		for i := range 100 {
+			p.Put(fmt.Append(nil, i), nil)
+		}
+		require.NoError(t, p.Do(t.Context()))
+		require.Equal(t, 100, store.Len())
+		require.EqualValues(t, 3, none.asked.Load())
+	})
+}
+
+// forgets is a service.Forwarder that pretends to perform each write, and loses the first answer to it.
+type forgets struct {
+	mu      sync.Mutex
+	applied map[kv.RequestID]string // keys, by the request ids of their writes
+	again   int                     // writes that came again
+}
+
+func (f *forgets) Forward(_ context.Context, w *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
+	var put kvdpb.PutRequest
+	if err := proto.Unmarshal(w.Message, &put); err != nil {
+		return nil, err
+	}
+	id := kv.RequestID{ClientID: put.Options.ClientId, Sequence: put.Options.Sequence}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.applied[id]; !known {
+		f.applied[id] = string(put.Item.Key)
+		return &service.ForwardedAnswer{Err: &service.Error{Code: service.Unavailable, Reason: kvdpb.ReasonOutcomeUnknown, Message: "the answer was lost"}}, nil
+	}
+	if f.applied[id] == string(put.Item.Key) && put.Options.Retried {
+		f.again++
+	}
+	answer, err := proto.Marshal(&kvdpb.PutResponse{Meta: &kvdpb.ResponseMeta{Version: 7}})
+	return &service.ForwardedAnswer{Message: answer}, err
+}
+
+// A write of a pipeline that was forwarded and whose answer was lost comes again with its request id,
+// whether it asked for all or followed. One that has none, as it returns what it replaces, is in doubt.
+func TestAForwardedPipelineWhoseAnswersAreLostIsAppliedOnce(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		leader := forgets{applied: make(map[kv.RequestID]string)}
+		store := servicetest.New(kv.DefaultLimits)
+		store.OnWrite = func(context.Context, []*kv.Write) error { return &kv.NotLeaderError{Leader: 2} }
+		server := serve(t, store, service.Options{Forward: &leader})
+		db, err := Open("a:1,b:1", append(opts, WithDialer(server.dialer), WithTimeout(testwait.Left()))...)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, db.Close()) })
+		const n = 50
+		p := db.Pipeline()
+		for i := range n {
+			p.Put(fmt.Append(nil, i), nil)
+		}
+		require.NoError(t, p.Do(t.Context()))
+		require.Len(t, leader.applied, n)
+		require.Equal(t, n, leader.again)
+
+		p.Put([]byte("k"), nil, ReturnPrevious())
+		require.ErrorIs(t, p.Do(t.Context()), ErrUncertain)
+		require.Len(t, leader.applied, n+1, "it did not come again")
+		require.Equal(t, n, leader.again)
 	})
 }

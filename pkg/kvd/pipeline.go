@@ -149,6 +149,9 @@ func (p *Pipeline) Len() int { return len(p.queue) }
 // the pipeline can be used again.
 //
 // The client's timeout applies to each operation from when it is sent; ctx applies to all.
+//
+// If the node that leads a cluster is none of those that the client knows, each write is a call of its
+// own, at most 64 at a time, which another node has the leader perform.
 func (p *Pipeline) Do(ctx context.Context) error {
 	queue := p.queue
 	for rest := queue; len(rest) > 0; {

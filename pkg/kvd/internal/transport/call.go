@@ -136,7 +136,13 @@ func (c *Network) ownMillis(left time.Duration) uint32 {
 
 // operateAlone performs an operation as a gRPC call.
 func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attempts) (a answer, err error) {
-	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+	err = c.call(ctx, &tries, c.alone(op, &tries, &a))
+	return a, err
+}
+
+// alone returns the gRPC call of an operation, which fills in its answer.
+func (c *Network) alone(op *backend.Op, tries *attempts, a *answer) func(context.Context, *conn, ...grpc.CallOption) error {
+	return func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		options := tries.requestOptions(kvdpb.Durability(op.Durability))
 		var found *kvdpb.Item
 		var meta *kvdpb.ResponseMeta
@@ -171,14 +177,13 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 			found, meta = r.GetPrevious(), r.GetMeta()
 		}
 		tries.timer.answered(meta)
-		a = answer{Version: meta.GetVersion(), Found: op.Kind == backend.Get || found != nil}
+		*a = answer{Version: meta.GetVersion(), Found: op.Kind == backend.Get || found != nil}
 		if a.Found {
 			a.Value = valueOf(found)
 		}
 		c.requestIDs.observe(max(a.Version, a.Value.Version))
 		return nil
-	})
-	return a, err
+	}
 }
 
 // unary makes a gRPC call that is no write, with retries.

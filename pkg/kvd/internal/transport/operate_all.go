@@ -39,6 +39,7 @@ func (c *Network) OperateAll(ctx context.Context, all []*backend.Operation) {
 	framed = c.operateAsCalls(ctx, framed)
 	for len(framed) > 0 {
 		c.tryAll(ctx, framed)
+		c.seekLeader(ctx, framed)
 		again, wait := retries(framed)
 		if len(again) == 0 {
 			return
@@ -76,6 +77,45 @@ func (c *Network) operateAsCalls(ctx context.Context, all []*inFrame) (framed []
 	}
 	running.Wait()
 	return framed
+}
+
+// seekLeader decides where to attempt the writes that were refused because another node leads. A node
+// does not say in a frame whether it knows which one leads, so they are attempted in frames of each other
+// endpoint at once. If all have refused, one write is attempted as a call that its server forwards. If that
+// works, so are the others. If it does not, no node leads or none of the servers reaches the one that does:
+// all wait, and begin anew in frames, since a pipeline that finds its leader again should not have become
+// thousands of calls meanwhile.
+//
+// What was refused in a frame had no effect, and the write that asks keeps its request id, so none is applied
+// twice: see P1.
+func (c *Network) seekLeader(ctx context.Context, tried []*inFrame) {
+	if c.endpoints == 1 {
+		return // see mayAskToForward
+	}
+	asked, forwards := false, false
+	for _, o := range tried {
+		if o.fault == nil || o.fault.reason != kvdpb.ReasonNotLeader || !o.tries.mayRepeat() {
+			continue
+		}
+		everywhere := o.tries.direct == c.endpoints-1
+		if everywhere && !asked {
+			asked, forwards = true, c.askToForward(ctx, o)
+			continue
+		}
+		o.fault.elsewhere = !everywhere || forwards
+	}
+}
+
+// askToForward attempts a write that was refused in a frame as a call that the server forwards, and reports
+// whether that was answered as any write may be.
+func (c *Network) askToForward(ctx context.Context, o *inFrame) (forwards bool) {
+	o.tries.n++ // the attempt in the frame
+	o.tries.judge(o.fault)
+	o.tries.directs++
+	o.tries.forward = true
+	o.fault = c.tryUnary(ctx, &o.tries, c.alone(&o.Op, &o.tries, &o.Answer))
+	o.tries.asCall = false
+	return o.fault == nil || o.fault.reason != kvdpb.ReasonNotLeader && !o.fault.transient && o.fault.reason != ""
 }
 
 // retries returns the operations that should be tried again, and the wait before that. It sets the

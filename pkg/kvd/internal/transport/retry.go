@@ -302,10 +302,13 @@ func (a *attempts) anotherWay() bool {
 	return false
 }
 
+// mayRepeat reports whether a write may be attempted again.
+func (a *attempts) mayRepeat() bool { return a.write && (!a.doubt || a.requestID.given()) }
+
 // mayAskToForward reports whether a write that was refused in a frame, because the only server that
 // the client knows does not lead its cluster, is attempted again as a gRPC call.
 func (a *attempts) mayAskToForward() bool {
-	return a.client.endpoints == 1 && a.write && !a.asCall && (!a.doubt || a.requestID.given())
+	return a.client.endpoints == 1 && !a.asCall && a.mayRepeat()
 }
 
 // interrupted returns the error of a call whose context ended with err while it waited after f.
