@@ -125,7 +125,9 @@
 // # Ends
 //
 // After going away (0x82) the client sends no more frames and receives the answers to
-// those in flight. After refused (0x83) the connection is closed. Undefined flags and
+// those in flight. After refused (0x83) the connection is closed. A server refuses with the reason
+// TOO_LARGE, because a frame is, only after it has answered all frames before that one, and performs
+// none after it: a client takes what has no answer then as not done. Undefined flags and
 // bits, other kinds, an empty key, and bytes after the last part are errors: the frame
 // is malformed, and the receiver closes the connection.
 package frame

@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 )
 
 // TestWhatIsFarTooLargeIsRefusedAsThat: a value beyond what a message may have is refused
@@ -57,5 +59,67 @@ func TestAKeyThatIsFarTooLargeEndsNoConnection(t *testing.T) {
 			assert.NotErrorIs(t, err, ErrUncertain, call)
 		}
 		assert.Equal(t, before, dials.Load())
+	})
+}
+
+// The limits of a server may be below the frames of a client. A frame that the server refuses for its
+// size was not performed, nor was any that it has not answered: the error is definite, and says how to
+// make smaller frames. What the server had begun is answered.
+func TestAFrameThatIsTooLargeForTheServerIsRefusedAsThat(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		limits := kv.Limits{KeyBytes: 64, ValueBytes: 1 << 10, BatchOps: 16, BatchBytes: 4 << 10}
+		const size = 100 << 10
+		require.Less(t, service.MessageBytes(limits), size)
+		store := servicetest.New(limits)
+		entered, leave := make(chan struct{}, 1), make(chan struct{})
+		var hold atomic.Bool
+		store.OnWrite = func(ctx context.Context, _ []*kv.Write) error {
+			if hold.Swap(false) {
+				entered <- struct{}{}
+				<-leave
+			}
+			return nil
+		}
+		db := serve(t, store, service.Options{}).open(t, append(opts, WithConns(1), WithBatching(Batching{MaxOps: 512, MaxBytes: 128 << 10}))...)
+		key, large := []byte("k"), make([]byte, size)
+		put := func(name string) { require.NoError(t, db.Put(t.Context(), []byte(name), nil), name) }
+		put("connected")
+		for name, write := range map[string]func() error{
+			"put":       func() error { return db.Put(t.Context(), key, large) },
+			"put item":  func() error { _, err := db.PutItem(t.Context(), key, large, ReturnPrevious()); return err },
+			"condition": func() error { return db.Put(t.Context(), key, nil, IfValue(large)) },
+			"apply":     func() error { _, err := db.Apply(t.Context(), new(Batch).Put(key, large)); return err },
+			"execute": func() error {
+				_, err := db.Execute(t.Context(), Execution{Then: new(Batch).Put(key, large)})
+				return err
+			},
+			"update": func() error {
+				return db.Update(t.Context(), func(tx *Txn) error { return tx.Put(t.Context(), key, large) })
+			},
+			"pipeline": func() error {
+				p := db.Pipeline()
+				p.Put(key, large)
+				return p.Do(t.Context())
+			},
+			"beside another": func() error {
+				hold.Store(true)
+				other := make(chan error, 1)
+				go func() { other <- db.Put(t.Context(), []byte("held"), nil) }()
+				<-entered
+				refused := make(chan error, 1)
+				go func() { refused <- db.Put(t.Context(), key, large, Durable(Memory)) }()
+				close(leave)
+				assert.NoError(t, <-other, "the server had begun with it")
+				return <-refused
+			},
+		} {
+			err := write()
+			require.ErrorIs(t, err, ErrTooLarge, name)
+			require.NotErrorIs(t, err, ErrUncertain, name)
+			put(name) // on another connection
+		}
+		require.ErrorContains(t, db.Put(t.Context(), key, large), "WithBatching makes smaller frames")
+		_, err := db.Get(t.Context(), key)
+		require.ErrorIs(t, err, ErrNotFound)
 	})
 }

@@ -27,7 +27,8 @@
 //	    delays no later frame.
 //	F4. A client that sends no whole frame, or takes no answers, for as long as the default
 //	    deadline is cut off. So are connections that idle or are old, after they were told.
-//	F5. What is not a frame ends the connection, and the client is told why.
+//	F5. What is not a frame ends the connection, and the client is told why, after the answers to all
+//	    frames before it: the client relies on that if a frame is too large (Pipeline.Run).
 //	F6. The memory of a frame with a write in doubt is not used again, since the store may
 //	    still read it.
 //

@@ -35,7 +35,8 @@
 //	    server remembers. A write without one is not tried again once it may have been applied.
 //	P2. An error that does not match ErrUncertain means that the write was not applied and will
 //	    not be. An attempt counts as not applied only if its frame was not sent, or not
-//	    completely; if its gRPC call had no stream; or if the server says so. A later attempt
+//	    completely; if its gRPC call had no stream; or if the server says so, as it also does when
+//	    it refuses a frame that is too large (faultOfStream). A later attempt
 //	    that was not applied does not settle an earlier one that may have been.
 //	P3. A call ends soon after its context, and at most two ticks of the watchdog after the
 //	    client's timeout.

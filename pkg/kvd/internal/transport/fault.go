@@ -157,7 +157,9 @@ func (r *refusal) Error() string {
 }
 
 // faultOfStream returns the fault of the operations in flight when a frameConn ends with err, or
-// cannot be opened. It is undone only if the server refused the connection because of overload.
+// cannot be opened. It is undone only if the server refused the connection because of overload, or a frame
+// because it is too large: a server says that after it has answered every frame that came before, and
+// reads none that comes after, so what it has not answered it has not performed.
 func faultOfStream(err error) *fault {
 	if errors.Is(err, io.EOF) {
 		return &fault{err: backend.ErrUnavailable, transient: true, message: "the server ended the stream"}
@@ -177,7 +179,10 @@ func faultOfStream(err error) *fault {
 		f.undone = !answered
 		return f
 	}
-	f.undone = f.reason == kvdpb.ReasonOverloaded
+	f.undone = f.reason == kvdpb.ReasonOverloaded || f.reason == kvdpb.ReasonTooLarge
+	if f.reason == kvdpb.ReasonTooLarge {
+		f.message += "; WithBatching makes smaller frames"
+	}
 	if f.err != backend.ErrInvalid && f.err != backend.ErrTooLarge {
 		f.transient = true
 	}
