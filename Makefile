@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build cluster test check fuzz crash memory cgroup space freeze fill serializable nemesis bench bench-engines bench-service bench-cluster bench-postgres bench-peers release proto clean
+.PHONY: run build cluster test check fuzz crash memory maintenance cgroup space freeze fill serializable nemesis bench bench-engines bench-service bench-cluster bench-postgres bench-peers release proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -35,6 +35,9 @@ freeze: ## the server on a file system that is frozen under it; needs root
 
 memory: ## peak memory and honest callers' latency beside hostile clients, at three budgets
 	./scripts/memory.sh
+
+maintenance: ## the latency of gets beside a backup and a scrub of the running server
+	./scripts/maintenance.sh
 
 cgroup: ## the server with 2 GiB of data in a control group of 256 MiB, under load; needs root
 	./scripts/cgroup.sh
