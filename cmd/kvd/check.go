@@ -20,7 +20,8 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check DIR",
 		Short: "Read every byte of a stopped store and report damage",
 		Long: "Read every byte of a stopped store and list its files: kind, size, and ok or what\n" +
-			"is damaged and where. The command changes no file.\n\n" +
+			"is damaged and where: of the log each segment is judged, and of a file up to 64 places\n" +
+			"are named. The command changes no file.\n\n" +
 			"Exit codes: 0 the store is whole; 65 a file is damaged, missing or of a newer\n" +
 			"version; 74 the disk cannot be read; 75 a server has the store open.",
 		Args: needs("DIR"),

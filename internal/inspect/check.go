@@ -17,7 +17,8 @@ import (
 // LogCheck reads the log of a cluster's node in a directory, and returns what it holds, for
 // people. It changes nothing. It is not in this package, which does not know the consensus.
 //
-// Errors: as those of a wal.Verify that cannot read the log, or finds it damaged.
+// Errors: as those of a wal.Verify that cannot read the log, or finds it damaged; joined if
+// several places are damaged.
 type LogCheck func(fsys vfs.FS, dir string, node *descriptor.Node) (note string, err error)
 
 // Check reads every byte of the store in dir and reports on each file. It continues

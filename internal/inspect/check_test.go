@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 const storePartitions = 2
@@ -354,4 +356,70 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	cancel()
 	_, err := Check(ctx, fsys, "data", nil, nil)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// The log of a node may be damaged in several places, each of which is told of its segment.
+func TestEveryDamagedSegmentOfANodeIsTold(t *testing.T) {
+	fsys := newStore(t)
+	d, err := descriptor.Read(fsys, "data")
+	require.NoError(t, err)
+	require.NoError(t, descriptor.WriteNode(fsys, "data", &descriptor.Node{StoreID: d.StoreID, Cluster: 1, Node: 2, Members: map[uint64]string{2: "127.0.0.1:1"}}))
+	for _, name := range []string{"000001.raft", "000002.raft", "000003.raft"} {
+		require.NoError(t, vfs.WriteAtomic(fsys, "data/wal/"+name, []byte("frames")))
+	}
+	r, err := Check(t.Context(), fsys, "data", func(vfs.FS, string, *descriptor.Node) (string, error) {
+		return "", errors.Join(kv.Corruptf("data/wal/000001.raft", 7, "flipped"), kv.Corruptf("data/wal/000002.raft", 9, "cut"), errors.New("the disk failed"))
+	}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"wal/000001.raft", "wal/000002.raft", "wal/000003.raft"}, damagedPaths(r))
+	assert.ErrorContains(t, r.Err(), "at offset 7: flipped")
+	assert.ErrorContains(t, r.Err(), "at offset 9: cut")
+	assert.ErrorContains(t, r.Err(), "wal/000003.raft: the disk failed")
+}
+
+// A record whose frame verifies may be none of this store. The check names its segment and
+// its place, and goes on.
+func TestRecordsOfNoStoreAreTold(t *testing.T) {
+	fsys := newStore(t)
+	d, err := descriptor.Read(fsys, "data")
+	require.NoError(t, err)
+	var records []wal.Record
+	report, err := wal.Verify(fsys, "data/wal", d.StoreID, func(r wal.Record) error {
+		r.Payload = bytes.Clone(r.Payload)
+		records = append(records, r)
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, report.Problem)
+	require.Greater(t, len(records), 3)
+	for _, f := range report.Files {
+		require.NoError(t, fsys.Remove(f.Name))
+	}
+	records[1].Payload = []byte("nonsense")
+	records[3].Payload = []byte("nonsense")
+	log := wal.NewRebuild(fsys, "data/wal", d.StoreID)
+	for _, r := range records {
+		require.NoError(t, log.Add(r))
+	}
+	require.NoError(t, log.Finish(report.NextSeq))
+	r := check(t, fsys)
+	require.ErrorIs(t, r.Err(), kv.ErrCorrupt)
+	assert.Equal(t, []string{"wal/000001.wal"}, damagedPaths(r))
+	for _, i := range []int{1, 3} {
+		assert.ErrorContains(t, r.Err(), fmt.Sprintf("record %d: ", records[i].Base))
+	}
+	assert.EqualValues(t, len(records), r.Records)
+}
+
+// A log may be damaged in more places than a report can list.
+func TestTheReportOfALogIsBounded(t *testing.T) {
+	found := foundPlaces{}
+	for i := range int64(10 * maxLogErrors) {
+		found.add("wal/000001.wal", kv.Corruptf("data/wal/000001.wal", 8*i, "flipped"))
+	}
+	c := &checker{ctx: t.Context(), dir: "data", files: map[string]*File{}}
+	require.NoError(t, found.tell(c))
+	err := c.files["wal/000001.wal"].Err
+	assert.Len(t, kv.Corruptions(err), maxLogErrors)
+	assert.ErrorContains(t, err, fmt.Sprintf("and %d more damaged places", 9*maxLogErrors))
 }

@@ -117,3 +117,35 @@ func (readOnly) Create(name string) (vfs.File, error) {
 	return nil, fmt.Errorf("%s is to be written", name)
 }
 func (readOnly) Remove(name string) error { return fmt.Errorf("%s is to be removed", name) }
+
+// After the first damage, which ends a start, every other segment is judged by itself.
+func TestEveryDamagedSegmentIsTold(t *testing.T) {
+	disk, l := longLog(t)
+	require.NoError(t, l.Close())
+	_, err := Check(disk, testDir, testStore)
+	require.NoError(t, err)
+	nums, err := listSegments(disk, testDir)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(nums), 4)
+	for _, damaged := range [][]uint64{{nums[0]}, {nums[len(nums)-1]}, {nums[0], nums[2]}, {nums[1], nums[len(nums)-1]}, nums} {
+		image := disk.KillImage()
+		want := map[string]int{}
+		for _, num := range damaged {
+			f, err := image.OpenReadWrite(segmentName(testDir, num))
+			require.NoError(t, err)
+			var b [1]byte
+			_, err = f.ReadAt(b[:], 100)
+			require.NoError(t, err)
+			_, err = f.WriteAt([]byte{b[0] ^ 1}, 100)
+			require.NoError(t, errors.Join(err, f.Close()))
+			want[segmentName(testDir, num)] = 1
+		}
+		_, refused := Check(image, testDir, testStore)
+		require.ErrorIs(t, refused, kv.ErrCorrupt)
+		got := map[string]int{}
+		for _, damage := range kv.Corruptions(Damages(image, testDir, testStore, refused)) {
+			got[damage.File]++
+		}
+		require.Equal(t, want, got)
+	}
+}

@@ -87,7 +87,8 @@ type Report struct {
 	Recovery
 	Files []FileReport
 	// Problem is why the log would not open; nil if it would. It is a *kv.CorruptionError or
-	// wraps kv.ErrUnsupportedVersion. Verify stops there and looks for no further damage.
+	// wraps kv.ErrUnsupportedVersion. Verify stops there and looks for no further damage:
+	// see Damages.
 	Problem error
 }
 

@@ -68,13 +68,63 @@ func Salvage(fsys vfs.FS, dir string, storeID uint64, fn func(Record) error) (Sa
 	return s.found, nil
 }
 
-// salvage is the state of one Salvage.
+// Damaged is what Damages found besides the damage.
+type Damaged struct {
+	Records uint64    // whose frame verifies
+	LastSeq kv.SeqNum // of the last of them
+	NextSeq kv.SeqNum // above every number that the frames say was given out
+	EndLost bool      // damage follows the last whole frame
+}
+
+// Damages reads a log that Verify refuses, and judges each segment by itself: it calls told for
+// each damaged place that it can tell apart, in the order of the log, with the name of the segment
+// and a *kv.CorruptionError, or what its reads returned. It calls check for each record whose frame
+// verifies, once; an error of check that wraps kv.ErrCorrupt is damage of that frame. It changes
+// nothing.
+//
+// As for recovery, a part without whole frames is damage if anything in the log says that the
+// log was synced beyond it. Otherwise it may be what a crash left of a write, and is not told.
+// Damages does not check what only Verify does: the order of whole frames, and what recoveries of
+// earlier versions left. So what Verify found counts too.
+//
+// Errors: those of listing dir, and any other error of check.
+// Cost: reads the log twice, first for how far it was synced; memory for a frame.
+func Damages(fsys vfs.FS, dir string, storeID uint64, check func(Record) error, told func(name string, err error)) (Damaged, error) {
+	nums, err := listSegments(fsys, dir)
+	if err != nil {
+		return Damaged{}, err
+	}
+	first := salvage{fsys: fsys, dir: dir, store: storeID, nums: nums, fn: func(Record) error { return nil }, told: func(string, error) {}}
+	s := salvage{fsys: fsys, dir: dir, store: storeID, nums: nums, fn: check, told: told}
+	for _, pass := range []*salvage{&first, &s} {
+		pass.synced = first.claim
+		for _, num := range nums {
+			err := pass.segment(num)
+			if pass.stop != nil {
+				return Damaged{}, pass.stop
+			}
+			if err != nil {
+				pass.unread(segmentName(dir, num), err)
+			}
+		}
+	}
+	s.finish()
+	return Damaged{Records: s.found.Records, LastSeq: s.found.LastSeq, NextSeq: s.found.NextSeq, EndLost: s.lost}, nil
+}
+
+// salvage is the state of one Salvage, or of one pass of Damages.
 type salvage struct {
 	fsys  vfs.FS
 	dir   string
 	store uint64
 	nums  []uint64
 	fn    func(Record) error
+
+	told   func(name string, err error) // of Damages, which keeps no gaps; nil: Salvage
+	synced address                      // of Damages: the log was surely synced up to here
+	stop   error                        // of Damages: the error of fn that ends it
+	lost   bool                         // of Damages: damage was told since the last whole frame
+	empty  uint64                       // of Damages: the segment before, if it has nothing where frames should be
 
 	found   Salvaged
 	started bool // a whole frame was found
@@ -98,7 +148,7 @@ func (s *salvage) segment(num uint64) (err error) {
 	s.found.Segments++
 	switch {
 	case err != nil:
-		s.damage(name, 0, min(segmentHeaderBytes, r.size), reasonOf(err))
+		s.damageIn(num, name, 0, min(segmentHeaderBytes, r.size), reasonOf(err))
 	case h.store != s.store || h.num != num:
 		s.damage(name, 0, r.size, fmt.Sprintf("it is segment %d of store %016x", h.num, h.store))
 		return nil
@@ -109,8 +159,11 @@ func (s *salvage) segment(num uint64) (err error) {
 		if h.closed != 0 {
 			s.claimed(address{num, h.closed})
 		}
+		if s.empty != 0 && s.empty == h.prev { // otherwise the log never continued there
+			s.noFrame(s.empty, segmentHeaderBytes)
+		}
 	}
-	s.ended = ""
+	s.ended, s.empty = "", 0
 	return s.frames(r, num)
 }
 
@@ -127,6 +180,7 @@ func (s *salvage) frames(r *segmentReader, num uint64) error {
 		if reason == "" {
 			s.end = address{num, r.off}
 			if err := s.frame(r.name, &f); err != nil {
+				s.stop = err
 				return fmt.Errorf("salvage %s at offset %d: %w", r.name, f.off, err)
 			}
 			if f.kind == FrameEnd {
@@ -138,8 +192,14 @@ func (s *salvage) frames(r *segmentReader, num uint64) error {
 		if err != nil {
 			return err
 		}
-		if end > r.off { // not just zeros up to the end of the file
-			s.damage(r.name, r.off, end-r.off, reason)
+		switch {
+		case end > r.off: // not just zeros up to the end of the file
+			s.damageIn(num, r.name, r.off, end-r.off, reason)
+		case s.ended == r.name || !s.wasSynced(num, r.off):
+		case r.off == segmentHeaderBytes:
+			s.empty = num
+		default:
+			s.noFrame(num, r.off)
 		}
 		if next < 0 {
 			return nil
@@ -163,6 +223,7 @@ func (s *salvage) frame(name string, f *frame) error {
 		s.gap(s.last+1, f.prev)
 		s.last = max(s.last, f.prev)
 	}
+	s.lost = false
 	s.low = max(s.low, f.low)
 	s.found.NextSeq = max(s.found.NextSeq, f.next)
 	s.claimed(f.synced)
@@ -173,7 +234,12 @@ func (s *salvage) frame(name string, f *frame) error {
 		s.last = r.Last()
 		s.found.Records++
 		s.found.LastSeq = s.last
-		return s.fn(r)
+		err := s.fn(r)
+		if s.told != nil && errors.Is(err, kv.ErrCorrupt) {
+			s.told(name, kv.Corruptf(name, f.off, "%s", reasonOf(err)))
+			return nil
+		}
+		return err
 	})
 }
 
@@ -185,6 +251,40 @@ func (s *salvage) claimed(a address) {
 
 func (s *salvage) damage(file string, offset, bytes int64, reason string) {
 	s.places = append(s.places, Place{file, offset, bytes, reason})
+	if s.told == nil {
+		return
+	}
+	if offset == 0 && bytes == 0 {
+		offset = -1 // the whole segment
+	}
+	s.lost = true
+	s.told(file, kv.Corruptf(file, offset, "%s", reason))
+}
+
+// noFrame adds a place after which a segment has nothing, although the log was synced beyond it.
+func (s *salvage) noFrame(num uint64, offset int64) {
+	s.damage(segmentName(s.dir, num), offset, 0, fmt.Sprintf("no whole frame here, but the log was synced up to segment %d offset %d", s.synced.segment, s.synced.off))
+}
+
+// damageIn adds a part of a segment without whole frames. Of Damages it is told only if the
+// log was synced beyond its beginning.
+func (s *salvage) damageIn(num uint64, file string, offset, bytes int64, reason string) {
+	if s.told != nil && !s.wasSynced(num, offset) {
+		s.places = append(s.places, Place{file, offset, bytes, reason})
+		return
+	}
+	s.damage(file, offset, bytes, reason)
+}
+
+// wasSynced reports whether Damages knows that the log was synced beyond a place.
+func (s *salvage) wasSynced(num uint64, offset int64) bool {
+	return s.told != nil && address{num, offset}.less(s.synced)
+}
+
+// unread adds a segment that Damages cannot read any further.
+func (s *salvage) unread(name string, err error) {
+	s.places, s.lost = append(s.places, Place{File: name, Reason: err.Error()}), true
+	s.told(name, err)
 }
 
 // gap ends the damage since the last whole frame.
@@ -203,13 +303,17 @@ func (s *salvage) gap(from, to kv.SeqNum) {
 			g.Records = min(g.Records, room)
 		}
 	}
-	s.found.Gaps = append(s.found.Gaps, g)
 	s.places = nil
+	if s.told == nil {
+		s.found.Gaps = append(s.found.Gaps, g)
+	}
 }
 
 // finish judges the two ends of the log.
 func (s *salvage) finish() {
 	switch {
+	case s.empty != 0:
+		s.noFrame(s.empty, segmentHeaderBytes)
 	case len(s.places) > 0:
 	case s.ended != "":
 		s.damage(s.ended, s.end.off, 0, "the log continues after this segment, but the next one is missing")
@@ -219,10 +323,18 @@ func (s *salvage) finish() {
 	case !s.started:
 		s.damage(s.dir, 0, 0, "the commit log is missing")
 	}
+	lowMissing := s.started && 0 < s.low && s.low < s.nums[0] && s.first > 0
+	if s.told != nil {
+		if lowMissing {
+			name := segmentName(s.dir, s.low)
+			s.told(name, kv.Corruptf(name, -1, "segment is missing: the log begins with %s", segmentName(s.dir, s.nums[0])))
+		}
+		return
+	}
 	if len(s.places) > 0 {
 		s.found.Gaps = append(s.found.Gaps, Gap{Places: s.places, From: s.last + 1, To: kv.MaxSeqNum, Open: true})
 	}
-	if s.started && 0 < s.low && s.low < s.nums[0] && s.first > 0 {
+	if lowMissing {
 		s.found.Gaps = slices.Insert(s.found.Gaps, 0, Gap{
 			Places: []Place{{File: segmentName(s.dir, s.low), Reason: "the segment is missing"}},
 			From:   1, To: s.first, Records: uint64(s.first),

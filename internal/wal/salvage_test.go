@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -153,4 +154,99 @@ func FuzzSalvage(f *testing.F) {
 			return nil
 		})
 	})
+}
+
+// told returns what Damages tells of a log, by segment, and whether Verify refuses it.
+func told(t testing.TB, files map[uint64][]byte) (places map[string]int, refused error) {
+	t.Helper()
+	disk := diskOf(t, files)
+	report, err := Verify(disk, testDir, testStore, func(Record) error { return nil })
+	require.NoError(t, err)
+	places = map[string]int{}
+	_, err = Damages(disk, testDir, testStore, func(Record) error { return nil }, func(name string, err error) {
+		require.ErrorIs(t, err, kv.ErrCorrupt)
+		places[name]++
+	})
+	require.NoError(t, err)
+	return places, report.Problem
+}
+
+// Of whole segments nothing is told, and of damaged ones that one, also after other damage.
+func TestEveryDamagedSegmentIsTold(t *testing.T) {
+	d := closedLog(t)
+	nums := slices.Sorted(maps.Keys(d.files))
+	places, refused := told(t, d.files)
+	require.NoError(t, refused)
+	require.Empty(t, places)
+	flip := func(b []byte, off int) []byte {
+		b = slices.Clone(b)
+		b[off] ^= 1
+		return b
+	}
+	last := nums[len(nums)-1]
+	for _, num := range nums {
+		for off := 0; off < len(d.files[num]); off += imageShare() {
+			what := fmt.Sprintf("segment %d at %d", num, off)
+			files := maps.Clone(d.files)
+			files[num] = flip(files[num], off)
+			places, refused := told(t, files)
+			if refused == nil || num == last && off < segmentHeaderBytes { // Verify then names the segment before
+				require.LessOrEqual(t, len(places), 1, what)
+				continue
+			}
+			require.Equal(t, map[string]int{segmentName(testDir, num): 1}, places, "%s: %v", what, refused)
+			for _, other := range nums {
+				if other == num {
+					continue
+				}
+				both := maps.Clone(files)
+				at := segmentHeaderBytes + (off+13)%(len(both[other])-segmentHeaderBytes)
+				both[other] = flip(both[other], at)
+				alone := maps.Clone(d.files)
+				alone[other] = both[other]
+				if _, refused := told(t, alone); refused == nil {
+					continue // after the end of the log
+				}
+				places, _ := told(t, both)
+				require.Equal(t, map[string]int{segmentName(testDir, num): 1, segmentName(testDir, other): 1}, places, "%s, and segment %d at %d", what, other, at)
+			}
+		}
+		for n := segmentHeaderBytes; n < len(d.files[num]); n += imageShare() {
+			files := maps.Clone(d.files)
+			files[num] = files[num][:n]
+			if places, refused := told(t, files); refused != nil {
+				require.Contains(t, places, segmentName(testDir, num), "segment %d cut to %d: %v", num, n, refused)
+			}
+		}
+	}
+}
+
+// A record that the caller does not know is damage of its frame; any other error ends the pass.
+func TestRecordsThatAreRefusedAreTold(t *testing.T) {
+	d := closedLog(t)
+	disk := diskOf(t, d.files)
+	places, even := 0, 0
+	for _, r := range d.recs {
+		if r.base%2 == 0 {
+			even++
+		}
+	}
+	found, err := Damages(disk, testDir, testStore, func(r Record) error {
+		if r.Base%2 == 0 {
+			return kv.Corruptf("record", -1, "even")
+		}
+		return nil
+	}, func(name string, err error) {
+		damage, ok := errors.AsType[*kv.CorruptionError](err)
+		require.True(t, ok)
+		require.Equal(t, name, damage.File)
+		require.Positive(t, damage.Offset)
+		require.Equal(t, "even", damage.Reason)
+		places++
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, len(d.recs), found.Records)
+	require.Equal(t, even, places)
+	_, err = Damages(disk, testDir, testStore, func(Record) error { return fmt.Errorf("enough") }, func(string, error) {})
+	require.ErrorContains(t, err, "enough")
 }
