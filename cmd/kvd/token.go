@@ -26,7 +26,9 @@ func (a *app) tokenCommand() *cobra.Command {
 		Long: "Manage the file that kvd serve --tokens reads: identities of clients, which are\n" +
 			"tokens or certificates, and their rights. The file has hashes of tokens, not the\n" +
 			"tokens. A server notices changes within seconds; a revoked token ends then, also on\n" +
-			"connections that are open. The commands keep the mode, user and group of the file.",
+			"connections that are open. The commands keep the mode, user and group of the file,\n" +
+			"and on Linux its access control list and extended attributes. If they cannot, they\n" +
+			"change nothing.",
 		Example: "  kvd token new --file tokens.json --name app --read user/ --write user/ --out app.token\n" +
 			"  kvd token allow --file tokens.json --certificate uri:kvd:ops --read \"\" --admin\n" +
 			"  kvd token limit --file tokens.json app --max-requests 1000/s --max-connections 20\n" +
@@ -105,7 +107,10 @@ func (f *tokenFile) change(create bool, change func([]auth.Entry) ([]auth.Entry,
 	}
 	// A file that the server may not read would leave it with the old identities.
 	err = vfs.Replace(vfs.OS, name, text)
-	if errors.Is(err, fs.ErrPermission) {
+	switch {
+	case errors.Is(err, vfs.ErrAttributes) && (errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported)):
+		return usagef("%w; %s was not changed: run the command as root, or remove the attribute that it names and set it again afterwards", err, name)
+	case errors.Is(err, fs.ErrPermission):
 		return usagef("%w; %s was not changed: run the command as the user to whom it belongs", err, name)
 	}
 	return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 var testID = kv.FileID{Partition: 3, Num: 13}
@@ -64,11 +65,15 @@ func (f *bytesFile) Close() error                { f.closes++; return nil }
 func (f *bytesFile) Sync() error                 { f.syncs++; f.synced = bytes.Clone(f.data); return nil }
 func (f *bytesFile) Size() (int64, error)        { return int64(len(f.data)), nil }
 func (f *bytesFile) SetAccess(os.FileInfo) error { return nil }
-func (f *bytesFile) Truncate(size int64) error   { f.data = f.data[:size]; return nil }
-func (f *bytesFile) Reserve(int64, int64) error  { return nil }
-func (f *bytesFile) Stat() (os.FileInfo, error)  { return nil, errors.ErrUnsupported }
-func (f *bytesFile) StartWriteback(int64, int64) {}
-func (f *bytesFile) Name() string                { return "p-0003/000013.sst" }
+func (f *bytesFile) Attributes() ([]vfs.Attribute, error) {
+	return nil, nil
+}
+func (f *bytesFile) SetAttributes([]vfs.Attribute) error { return nil }
+func (f *bytesFile) Truncate(size int64) error           { f.data = f.data[:size]; return nil }
+func (f *bytesFile) Reserve(int64, int64) error          { return nil }
+func (f *bytesFile) Stat() (os.FileInfo, error)          { return nil, errors.ErrUnsupported }
+func (f *bytesFile) StartWriteback(int64, int64)         {}
+func (f *bytesFile) Name() string                        { return "p-0003/000013.sst" }
 
 // takeReads returns the lengths of the reads since the last call.
 func (f *bytesFile) takeReads() []int {

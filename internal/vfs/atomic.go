@@ -21,33 +21,58 @@ func WriteAtomic(fsys FS, name string, data []byte) error {
 	return publish(fsys, name, data, nil)
 }
 
+// oldAccess is the access to a file, for the one that replaces it.
+type oldAccess struct {
+	info       fs.FileInfo
+	attributes []Attribute
+}
+
 // Replace is WriteAtomic for a file that an operator owns too, such as one that a
 // service reads by its group: the new file has the permissions, user and group of
-// the one that it replaces. A name that is no regular file, or is free, gets a file
+// the one that it replaces, and its access control list and other extended attributes, where
+// the system has these. A name that is no regular file, or is free, gets a file
 // as WriteAtomic makes it.
 //
 // Errors: those of WriteAtomic; fs.ErrPermission if this process may not give the new
-// file that user or group. The old file is then unchanged.
+// file that user or group; ErrAttributes if it cannot give it those attributes, or read
+// them. The old file is then unchanged.
 func Replace(fsys FS, name string, data []byte) error {
-	old, err := fsys.Stat(name)
+	info, err := fsys.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		old = nil
+		return publish(fsys, name, data, nil)
 	case err != nil:
 		return err
-	case !old.Mode().IsRegular():
-		old = nil // a symbolic link has permissions that say nothing
+	case !info.Mode().IsRegular(): // a symbolic link has permissions that say nothing
+		return publish(fsys, name, data, nil)
+	}
+	old := &oldAccess{info: info}
+	if old.attributes, err = readAttributesOf(fsys, name); err != nil {
+		return fmt.Errorf("%w: %w", ErrAttributes, err)
 	}
 	return publish(fsys, name, data, old)
 }
 
+// ErrAttributes: the attributes of a file cannot be read or given to the one that replaces it.
+// Without them other users might read it, or no longer.
+var ErrAttributes = errors.New("keep access control list and extended attributes")
+
+func readAttributesOf(fsys FS, name string) (attributes []Attribute, err error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return f.Attributes()
+}
+
 // publish is WriteAtomic with the access of another file, unless that is nil.
-func publish(fsys FS, name string, data []byte, like fs.FileInfo) error {
+func publish(fsys FS, name string, data []byte, old *oldAccess) error {
 	tmp := name + ".tmp"
 	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := writeSynced(fsys, tmp, data, like); err != nil {
+	if err := writeSynced(fsys, tmp, data, old); err != nil {
 		return err
 	}
 	if err := fsys.Rename(tmp, name); err != nil {
@@ -88,17 +113,37 @@ func Rotate(fsys FS, name, old string) error {
 // caller syncs both directories: until then a power cut may undo the move, but not lose the file.
 func Move(fsys FS, from, to string) error { return fsys.Rename(from, to) }
 
+// giveTo gives the access to a new file, which others may not read until the last step, and which
+// is empty: the permissions for the group mean something else before it has the access control
+// list.
+func (l *oldAccess) giveTo(f File) error {
+	err := f.SetAccess(private{l.info})
+	if err == nil {
+		if err = f.SetAttributes(l.attributes); err != nil {
+			return fmt.Errorf("%w: %w", ErrAttributes, err)
+		}
+		err = f.SetAccess(l.info)
+	}
+	if err != nil {
+		return fmt.Errorf("keep permissions, user and group: %w", err)
+	}
+	return nil
+}
+
+// private describes a file of the same user and group that others may not read.
+type private struct{ fs.FileInfo }
+
+func (private) Mode() fs.FileMode { return 0o600 }
+
 // writeSynced creates a file with the data in it, synced. After an error there
 // is no such file, if it could be removed.
-func writeSynced(fsys FS, name string, data []byte, like fs.FileInfo) error {
+func writeSynced(fsys FS, name string, data []byte, old *oldAccess) error {
 	f, err := fsys.Create(name)
 	if err != nil {
 		return err
 	}
-	if like != nil {
-		if err = f.SetAccess(like); err != nil {
-			err = fmt.Errorf("keep permissions, user and group: %w", err)
-		}
+	if old != nil {
+		err = old.giveTo(f)
 	}
 	if err == nil {
 		_, err = f.WriteAt(data, 0)

@@ -174,7 +174,7 @@ func (c *powerCut) file(f *fileNode) *fileNode {
 	}
 	after = after.snapshot()
 	c.bytes += after.size
-	return &fileNode{current: after, synced: after, mode: f.mode, linked: true}
+	return &fileNode{current: after, synced: after, mode: f.mode, attributes: f.attributes, linked: true}
 }
 
 // lastWrite returns the index of the last write, -1 if there is none.

@@ -73,7 +73,9 @@ func (c *copier) file(f *fileNode) *fileNode {
 
 		reserved: f.reserved,
 		mode:     f.mode,
-		linked:   f.linked,
+
+		attributes: f.attributes,
+		linked:     f.linked,
 	}
 	c.files[f] = result
 	return result

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"syscall"
 )
 
@@ -69,6 +70,36 @@ func (f *memFile) SetAccess(like os.FileInfo) error {
 		return err
 	}
 	f.node.mode = like.Mode().Perm()
+	return nil
+}
+
+// Attributes implements File.
+func (f *memFile) Attributes() ([]Attribute, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.checkLocked("getxattr", 0); err != nil {
+		return nil, err
+	}
+	return cloneAttributes(f.node.attributes), nil
+}
+
+// SetAttributes implements File. It takes them as durable.
+func (f *memFile) SetAttributes(like []Attribute) error {
+	f.fs.step(StepSetAttributes, f.name)
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	err := f.checkLocked("setxattr", 0)
+	if err == nil {
+		err = f.fs.writableLocked("setxattr", f.name)
+	}
+	if err != nil {
+		return err
+	}
+	set, remove := changesOf(f.node.attributes, like)
+	after := slices.DeleteFunc(slices.Clone(f.node.attributes), func(a Attribute) bool {
+		return slices.Contains(remove, a.Name) || slices.ContainsFunc(set, func(s Attribute) bool { return s.Name == a.Name })
+	})
+	f.node.attributes = append(after, cloneAttributes(set)...)
 	return nil
 }
 

@@ -18,7 +18,8 @@ type fileNode struct {
 	// reserved is up to where space is held, if that is more than the length.
 	reserved int64
 
-	mode os.FileMode // its permissions
+	mode       os.FileMode // its permissions
+	attributes []Attribute // never changed
 
 	linked bool // has a name among the current entries
 	opens  int  // open handles

@@ -245,6 +245,12 @@ func (f *osFile) Close() error {
 
 func (f *osFile) Stat() (os.FileInfo, error) { return f.file.Stat() }
 
+// Attributes implements File.
+func (f *osFile) Attributes() ([]Attribute, error) { return attributesOf(f.file) }
+
+// SetAttributes implements File.
+func (f *osFile) SetAttributes(like []Attribute) error { return setAttributes(f.file, like) }
+
 func (f *osFile) Size() (int64, error) {
 	info, err := f.file.Stat()
 	if err != nil {

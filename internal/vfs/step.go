@@ -15,7 +15,8 @@ const (
 	StepRemove   StepKind = "remove"
 	StepMkdir    StepKind = "mkdir"
 
-	StepSetAccess StepKind = "setaccess"
+	StepSetAccess     StepKind = "setaccess"
+	StepSetAttributes StepKind = "setattributes"
 )
 
 // Step is one mutating operation that is about to begin.

@@ -81,6 +81,15 @@ type File interface {
 	// SetAccess gives the file the permissions, user and group of one that Stat
 	// described. They are durable when a later SyncDir of the directory returns.
 	SetAccess(like os.FileInfo) error
+	// Attributes returns the extended attributes of the file that mean the same for
+	// a file in its place, among them its access control list; none if the system or
+	// the file system has no such attributes. The caller owns them.
+	Attributes() ([]Attribute, error)
+	// SetAttributes gives the file the extended attributes of another one. An access
+	// control list that the file has is removed if the other one has none. After an
+	// error the file may have some of them. They are durable as with SetAccess. They are
+	// not kept.
+	SetAttributes(like []Attribute) error
 	// Truncate sets the length of the file. Space that was reserved beyond that
 	// length is given back.
 	Truncate(size int64) error

@@ -198,6 +198,16 @@ func (f *watchedFile) SetAccess(like os.FileInfo) error {
 	return f.file.SetAccess(like)
 }
 
+func (f *watchedFile) Attributes() ([]Attribute, error) {
+	defer f.fs.end(f.fs.begin("getxattr", f.Name()))
+	return f.file.Attributes()
+}
+
+func (f *watchedFile) SetAttributes(like []Attribute) error {
+	defer f.fs.end(f.fs.begin("setxattr", f.Name()))
+	return f.file.SetAttributes(like)
+}
+
 func (f *watchedFile) Truncate(size int64) error {
 	defer f.fs.end(f.fs.begin("truncate", f.Name()))
 	return f.file.Truncate(size)

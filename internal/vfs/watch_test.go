@@ -58,6 +58,10 @@ func TestEveryOperationThatHangsIsSeen(t *testing.T) {
 			}
 			return f.SetAccess(info)
 		}},
+		"Attributes": {faultfs.Attributes, vfs.Operation{Kind: "getxattr", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { _, err := f.Attributes(); return err }},
+		"SetAttributes": {faultfs.SetAttributes, vfs.Operation{Kind: "setxattr", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error {
+			return f.SetAttributes(nil)
+		}},
 		"Truncate": {faultfs.Truncate, vfs.Operation{Kind: "truncate", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Truncate(1) }},
 		"Reserve":  {faultfs.Reserve, vfs.Operation{Kind: "reserve", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Reserve(3, 10) }},
 		"Close":    {faultfs.Close, vfs.Operation{Kind: "close", Name: "d/old"}, func(_ vfs.FS, f vfs.File) error { return f.Close() }},

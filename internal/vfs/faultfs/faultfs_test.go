@@ -43,6 +43,8 @@ func everyOp(fsys vfs.FS) map[Kind]error {
 		_, errs[Write] = f.WriteAt([]byte("12345"), 0)
 		_, errs[Read] = f.ReadAt(make([]byte, 3), 0)
 		errs[SetAccess] = f.SetAccess(access{})
+		_, errs[Attributes] = f.Attributes()
+		errs[SetAttributes] = f.SetAttributes(nil)
 		errs[Truncate] = f.Truncate(3)
 		errs[Reserve] = f.Reserve(5, 7)
 		_, errs[Size] = f.Size()
@@ -102,7 +104,7 @@ func TestWithoutFaultsNothingChanges(t *testing.T) {
 				require.NoError(t, err, "%v", kind)
 			}
 			require.False(t, fsys.Fired())
-			require.Equal(t, 22, fsys.Count(), "20 kinds, and the closing of two files more")
+			require.Equal(t, 24, fsys.Count(), "22 kinds, and the closing of two files more")
 		})
 	}
 }

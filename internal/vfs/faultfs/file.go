@@ -113,6 +113,20 @@ func (f *file) SetAccess(like os.FileInfo) error {
 	return f.File.SetAccess(like)
 }
 
+func (f *file) Attributes() ([]vfs.Attribute, error) {
+	if fault := f.fs.begin(Op{Kind: Attributes, Name: f.Name()}); fault.Err != nil {
+		return nil, fault.Err
+	}
+	return f.File.Attributes()
+}
+
+func (f *file) SetAttributes(like []vfs.Attribute) error {
+	if fault := f.fs.begin(Op{Kind: SetAttributes, Name: f.Name()}); fault.Err != nil {
+		return fault.Err
+	}
+	return f.File.SetAttributes(like)
+}
+
 func (f *file) Truncate(size int64) error {
 	if fault := f.fs.begin(Op{Kind: Truncate, Name: f.Name(), Off: size}); fault.Err != nil {
 		return fault.Err

@@ -25,6 +25,8 @@ const (
 	Sync
 	Size
 	SetAccess
+	Attributes
+	SetAttributes
 	Truncate
 	Reserve
 	Close
@@ -33,7 +35,8 @@ const (
 var kindNames = [...]string{
 	Create: "create", Open: "open", OpenReadWrite: "open", Remove: "remove", Rename: "rename",
 	MkdirAll: "mkdir", SyncDir: "syncdir", List: "list", Stat: "stat", Lock: "lock", LockExisting: "lock", Usage: "usage",
-	Read: "read", Write: "write", Sync: "sync", Size: "size", SetAccess: "chmod", Truncate: "truncate", Reserve: "reserve",
+	Read: "read", Write: "write", Sync: "sync", Size: "size", SetAccess: "chmod",
+	Attributes: "getxattr", SetAttributes: "setxattr", Truncate: "truncate", Reserve: "reserve",
 	Close: "close",
 }
 

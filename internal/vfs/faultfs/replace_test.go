@@ -1,6 +1,7 @@
 package faultfs
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 
@@ -11,10 +12,12 @@ import (
 
 // A file whose access cannot be kept, and any other failed step, leaves the old file alone.
 func TestReplaceThatFailsLeavesTheOldFile(t *testing.T) {
-	for _, kind := range []Kind{Stat, Create, SetAccess, Write, Sync, Rename} {
+	for _, kind := range []Kind{Stat, Open, Attributes, Create, SetAccess, SetAttributes, Write, Sync, Rename} {
 		m := newMem(t)
 		fsys := Wrap(m, FailAt(0, syscall.EPERM, false, OnKind(kind)))
-		require.ErrorIs(t, vfs.Replace(fsys, "old", []byte("new")), syscall.EPERM, kind)
+		err := vfs.Replace(fsys, "old", []byte("new"))
+		require.ErrorIs(t, err, syscall.EPERM, kind)
+		require.Equal(t, kind == Open || kind == Attributes || kind == SetAttributes, errors.Is(err, vfs.ErrAttributes), "%v: %v", kind, err)
 		require.Equal(t, "hello", content(t, m, "old"), kind)
 		names, err := m.List("/")
 		require.NoError(t, err)
