@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -16,7 +17,9 @@ import (
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/formats"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/replicated"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 func (a *app) upgradeCommand() *cobra.Command {
@@ -45,7 +48,11 @@ func (a *app) upgradeCommand() *cobra.Command {
 		if err := printFormats(a.out, files); err != nil {
 			return err
 		}
-		switch outdated, err := toUpgrade(files); {
+		outdated, err := toUpgrade(files)
+		if err == nil {
+			err = checkHeaders(dir, files)
+		}
+		switch {
 		case err != nil:
 			return fmt.Errorf("%s cannot be upgraded; nothing was changed: %w", dir, err)
 		case outdated == 0:
@@ -95,6 +102,43 @@ func toUpgrade(files []formats.File) (outdated int, err error) {
 	return outdated, err
 }
 
+// checkHeaders reads the log if the header of one of its segments cannot be read, as opening the
+// store would: such a segment may be left by a crash, or damaged.
+func checkHeaders(dir string, files []formats.File) (err error) {
+	unread := func(kind *formats.Kind) bool {
+		return slices.ContainsFunc(files, func(f formats.File) bool { return f.Kind == kind && f.Err != nil })
+	}
+	if !unread(formats.Log) && !unread(formats.Replicated) {
+		return nil
+	}
+	lock, err := descriptor.LockShared(vfs.OS, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	d, err := descriptor.Read(vfs.OS, dir)
+	if err != nil {
+		return err
+	}
+	if unread(formats.Log) {
+		report, err := wal.Verify(vfs.OS, descriptor.LogDir(dir), d.StoreID, func(wal.Record) error { return nil })
+		if err != nil || report.Problem != nil {
+			return errors.Join(err, report.Problem)
+		}
+	}
+	if !unread(formats.Replicated) {
+		return nil
+	}
+	node, err := descriptor.ReadNode(vfs.OS, dir, d.StoreID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // left by a kvd cluster init that was interrupted
+	}
+	if err == nil {
+		_, err = replicated.CheckLog(vfs.OS, descriptor.LogDir(dir), &node)
+	}
+	return err
+}
+
 // upgrade rewrites outdated files. Opening a store rewrites CLOCK and begins a new segment of
 // the log; what the segments before it hold goes into tables.
 func upgrade(ctx context.Context, dir string) error {
@@ -115,14 +159,15 @@ func upgrade(ctx context.Context, dir string) error {
 	return nil
 }
 
-// printFormats prints a line for each version of each kind of file.
+// printFormats prints a line for each version of each kind of file, and one for each file whose
+// version cannot be read or that is damaged.
 func printFormats(w io.Writer, files []formats.File) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KIND\tFORMAT\tFILES\tBYTES\tREADS\tWRITES\tSTATUS")
 	for _, kind := range formats.Kinds {
 		ofVersion := map[uint32][]formats.File{}
 		for i := range files {
-			if f := files[i]; f.Kind == kind {
+			if f := files[i]; f.Kind == kind && f.Err == nil {
 				ofVersion[f.Version] = append(ofVersion[f.Version], f)
 			}
 		}
@@ -134,6 +179,11 @@ func printFormats(w io.Writer, files []formats.File) error {
 			format, status := formatStatus(&group[0])
 			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", kind.Name, format, len(group), bytes,
 				spellVersions(kind.Oldest, kind.Newest), spellVersions(kind.Writes, kind.Newest), status)
+		}
+		for i := range files {
+			if f := &files[i]; f.Kind == kind && f.Err != nil {
+				fmt.Fprintf(t, "%s\t?\t1\t%d\t%s\t%s\t%v\n", kind.Name, f.Bytes, spellVersions(kind.Oldest, kind.Newest), spellVersions(kind.Writes, kind.Newest), f.Err)
+			}
 		}
 	}
 	return t.Flush()
@@ -148,8 +198,6 @@ func spellVersions(from, to uint32) string {
 
 func formatStatus(f *formats.File) (format, status string) {
 	switch {
-	case f.Err != nil:
-		return "?", f.Err.Error()
 	case f.Unknown():
 		status = "this kvd cannot read it"
 	case f.Outdated():

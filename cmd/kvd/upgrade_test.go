@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -111,4 +112,31 @@ func TestUpgradeRefusesWhatItCannotUpgrade(t *testing.T) {
 	assert.Equal(t, daemon.ExitDamaged, r.code, r.err)
 	assert.Contains(t, r.err, "nothing was changed")
 	assert.Contains(t, r.err, "kvd check DIR")
+}
+
+// A segment whose header cannot be read is named by itself. Whether it is damaged is decided by the
+// log, as when the store is opened.
+func TestUpgradeDoesNotPassOverADamagedLog(t *testing.T) {
+	dir, segments := storeOfManyFiles(t)
+	unused := filepath.Join(dir, "wal", "000999.wal") // as a crash leaves one
+	require.NoError(t, os.WriteFile(unused, nil, 0o600))
+	r := command(t, "", nil, "upgrade", dir, "--dry-run")
+	assert.Zero(t, r.code, r.err)
+	assert.Regexp(t, `(?m)^log segment +\? +1 +0 .*000999\.wal`, r.out)
+	assert.Contains(t, r.out, "nothing to upgrade")
+
+	for _, name := range segments[1:3] {
+		flipByte(t, filepath.Join(dir, name), 20)
+	}
+	before := filesOf(t, dir)
+	for _, args := range [][]string{{"upgrade", dir, "--dry-run"}, {"upgrade", dir}} {
+		r := command(t, "", nil, args...)
+		assert.Equal(t, daemon.ExitDamaged, r.code, r.err)
+		for _, name := range segments[1:3] {
+			assert.Regexp(t, `(?m)^log segment +\? +1 .*`+regexp.QuoteMeta(name), r.out)
+		}
+		assert.Contains(t, r.err, "nothing was changed")
+		assert.NotContains(t, r.out, "nothing to upgrade")
+	}
+	assert.Equal(t, before, filesOf(t, dir))
 }
