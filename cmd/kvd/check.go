@@ -19,9 +19,10 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Read every byte of a stopped store and report damage",
-		Long: "Read every byte of a stopped store and list its files: kind, size, and ok or what\n" +
+		Long: "Read every byte of a stopped store and list its files: kind, size, and ok, or what\n" +
 			"is damaged and where: of the log each segment is judged, and of a file up to 64 places\n" +
-			"are named. The command changes no file.\n\n" +
+			"are named. What cannot be judged without a damaged file, such as the tables of a\n" +
+			"partition whose file list is lost, is listed as not checked. The command changes no file.\n\n" +
 			"Exit codes: 0 the store is whole; 65 a file is damaged, missing or of a newer\n" +
 			"version; 74 the disk cannot be read; 75 a server has the store open.",
 		Args: needs("DIR"),
@@ -74,8 +75,14 @@ func printReport(w io.Writer, r *inspect.Report) error {
 		return err
 	}
 	verdict := "whole"
+	if r.Unchecked > 0 {
+		verdict = "no damage found"
+	}
 	if n := len(r.Damaged()); n > 0 {
 		verdict = fmt.Sprintf("DAMAGED: %d files", n)
+	}
+	if r.Unchecked > 0 {
+		verdict += fmt.Sprintf(", %d files not checked", r.Unchecked)
 	}
 	_, err := fmt.Fprintf(w, "\n%s: %s. %d bytes in %d files, %d partitions, %d tables with %d entries, %d records in the log, last sequence number %d\n",
 		r.Dir, verdict, r.Bytes, len(r.Files), r.Partitions, r.Tables, r.Entries, r.Records, r.LastSeq)

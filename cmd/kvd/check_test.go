@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -79,4 +80,28 @@ func TestCheckNamesEveryDamagedFile(t *testing.T) {
 	assert.Equal(t, damaged, blamed)
 	assert.Greater(t, report.Records, 200, "the records after the damage count")
 	assert.Equal(t, before, tree(t, dir), "the check changes nothing")
+}
+
+// What the check did not read is not "ok", and the verdict counts it.
+func TestCheckCallsNothingOKThatItDidNotRead(t *testing.T) {
+	dir, segments := storeOfManyFiles(t)
+	table, values, manifest := findFile(t, dir, ".sst"), findFile(t, dir, ".val"), findFile(t, dir, "MANIFEST-")
+	for _, c := range []struct {
+		damaged   string
+		unchecked []string
+	}{
+		{"p-0000/CURRENT", []string{table, values, manifest}},
+		{manifest, []string{table, values}},
+		{"STORE", segments},
+	} {
+		damaged := filepath.Join(t.TempDir(), "data")
+		require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
+		flipByte(t, filepath.Join(damaged, c.damaged), 20)
+		r := command(t, "", nil, "check", damaged)
+		assert.Equal(t, 65, r.code, r.err)
+		for _, name := range c.unchecked {
+			assert.Regexp(t, `(?m)^`+regexp.QuoteMeta(name)+` .* not checked \(`, r.out)
+		}
+		assert.Contains(t, r.out, fmt.Sprintf("DAMAGED: 1 files, %d files not checked.", len(c.unchecked)))
+	}
 }

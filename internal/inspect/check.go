@@ -165,6 +165,9 @@ func (c *checker) file(name string, kind Kind) *File {
 	return f
 }
 
+// notChecked notes that a file was not read, and why.
+func (f *File) notChecked(why string) { f.unchecked, f.Note = true, why }
+
 // found records an error in the entry of the file that it names, or else in the entry
 // of the file being read. It returns only the error of ctx, which says nothing about
 // the file.
@@ -235,7 +238,7 @@ func (c *checker) ofStore(name string, read func(*File) error) error {
 	}
 	defer c.advance(f.Bytes)
 	if !c.haveStore {
-		f.Note = "not checked: it names the id in STORE"
+		f.notChecked("it names the id in STORE")
 		return nil
 	}
 	return c.found(f, read(f))
@@ -261,9 +264,14 @@ func (c *checker) finish() *Report {
 	r := &c.report
 	r.Dir = c.dir
 	for _, f := range c.files {
-		f.Status = "ok"
-		if f.Err != nil {
+		switch {
+		case f.Err != nil:
 			f.Status = strings.ReplaceAll(f.Err.Error(), "\n", "; ")
+		case f.unchecked:
+			f.Status = "not checked"
+			r.Unchecked++
+		default:
+			f.Status = "ok"
 		}
 		r.Files = append(r.Files, *f)
 		r.Bytes += f.Bytes

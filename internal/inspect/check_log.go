@@ -21,7 +21,7 @@ func (c *checker) log() error {
 			f.Kind = KindLog
 			bytes += f.Bytes
 			if !c.haveStore {
-				f.Note = "not checked: its checksums cover the id in STORE"
+				f.notChecked("its checksums cover the id in STORE")
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func (c *checker) replicatedLog() (member bool, err error) {
 				continue
 			}
 			if c.replicated == nil || c.node == nil {
-				f.Note = "not checked: its checksums cover the ids in NODE; its node checks it when it starts"
+				f.notChecked("its checksums cover the ids in NODE; its node checks it when it starts")
 			}
 			if name > last.Path {
 				last = f

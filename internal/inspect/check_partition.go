@@ -20,12 +20,14 @@ func (c *checker) partition(id int) error {
 	num, err := c.marker(marker.Path, uint32(id))
 	c.advance(marker.Bytes)
 	if err != nil {
+		c.notCheckedIn(dir)
 		return c.found(marker, err)
 	}
 	file := c.file(path.Join(dir, manifest.ManifestName(num)), KindManifest)
 	version, err := c.manifest(file.Path, uint32(id), num)
 	c.advance(file.Bytes)
 	if err != nil {
+		c.notCheckedIn(dir)
 		return c.found(file, err)
 	}
 	c.flushedUpTo = max(c.flushedUpTo, version.FlushedSeq)
@@ -44,6 +46,20 @@ func (c *checker) partition(id int) error {
 	}
 	c.noteUnused(dir)
 	return nil
+}
+
+// notCheckedIn notes the files of a partition whose file list cannot be read. Only that tells which of
+// them the store needs, and what they hold.
+func (c *checker) notCheckedIn(dir string) {
+	for name, f := range c.files {
+		if path.Dir(name) != dir || f.Kind != KindOther {
+			continue
+		}
+		switch kind, _ := manifest.ParseName(path.Base(name)); kind {
+		case manifest.FileTable, manifest.FileValues, manifest.FileManifest:
+			f.notChecked("the file list of its partition cannot be read")
+		}
+	}
 }
 
 // marker returns the number of the manifest that CURRENT names.

@@ -31,12 +31,15 @@ type File struct {
 	Path  string `json:"path"` // inside the data directory
 	Kind  Kind   `json:"kind"`
 	Bytes int64  `json:"bytes"`
-	// Status is "ok", or the text of Err in one line.
+	// Status is "ok", "not checked" if the file was not read because what it is needed for is
+	// damaged, or the text of Err in one line.
 	Status string `json:"status"`
 	// Note is information that is not about damage.
 	Note string `json:"note,omitempty"`
 	// Err is the damage; nil if none was found.
 	Err error `json:"-"`
+
+	unchecked bool
 }
 
 // Report is what Check found.
@@ -56,6 +59,8 @@ type Report struct {
 	// LastSeq is the highest sequence number in the log or a table.
 	LastSeq kv.SeqNum `json:"last_sequence_number"`
 	Bytes   int64     `json:"bytes"`
+	// Unchecked counts the files that may be damaged too: see File.Status.
+	Unchecked int `json:"unchecked,omitempty"`
 }
 
 // Err returns all errors, joined; nil if the store is intact.
