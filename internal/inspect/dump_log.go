@@ -1,6 +1,8 @@
 package inspect
 
 import (
+	"errors"
+
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/wal"
@@ -24,15 +26,23 @@ func (d *dumper) segment() error {
 	if info.Closed != 0 {
 		d.Printf("  closed    in order, at %d\n", info.Closed)
 	}
-	if _, err := wal.Dump(d.fsys, d.name, d.frame); err != nil {
-		return err
+	var unreadable error // of the first records that are none
+	frame := func(f wal.FrameInfo) error {
+		if err := d.frame(f); err != nil && unreadable == nil {
+			unreadable = err
+		}
+		return nil
 	}
-	if info.Tail > 0 {
-		d.Printf("%d: %d bytes that are no frame; kvd check tells whether they are damage\n", info.End, info.Tail)
+	if _, dumpErr := wal.Dump(d.fsys, d.name, frame); dumpErr != nil && !errors.Is(dumpErr, kv.ErrCorrupt) {
+		return dumpErr
 	}
-	return nil
+	restErr := wal.DumpRest(d.fsys, d.name, info.End, frame, func(off, bytes int64) {
+		d.Printf("%d: %d bytes that are no frame; kvd check tells whether they are damage\n", off, bytes)
+	})
+	return errors.Join(err, unreadable, restErr)
 }
 
+// frame prints a frame, as far as its records decode.
 func (d *dumper) frame(f wal.FrameInfo) error {
 	d.Printf("%d: %s frame, %d bytes, after number %d, log synced up to %d:%d\n",
 		f.Offset, f.Kind, f.Bytes, f.Prev, f.SyncedSegment, f.SyncedOffset)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,6 +170,33 @@ func TestDumpShowsWhatIsWholeAndThenTheDamage(t *testing.T) {
 	require.NoError(t, Dump(damaged, "data/wal/000001.wal", &out, DumpOptions{}), "whether it is damage, only the whole log tells")
 	assert.Contains(t, out.String(), "start frame")
 	assert.Contains(t, out.String(), "that are no frame")
+}
+
+// Whole frames after a damaged one are printed too, and are not counted as bytes that are no frame.
+func TestDumpGoesOnAfterADamagedFrame(t *testing.T) {
+	fsys := newStore(t)
+	var whole bytes.Buffer
+	require.NoError(t, Dump(fsys, "data/wal/000001.wal", &whole, DumpOptions{}))
+	lines := strings.SplitAfter(whole.String(), "\n")
+	var frames []int // their lines
+	for i, line := range lines {
+		if strings.Contains(line, " frame, ") {
+			frames = append(frames, i)
+		}
+	}
+	require.Greater(t, len(frames), 5)
+	want, kept := slices.Clone(lines[frames[0]:frames[2]]), lines[frames[3]:]
+	var at, size int64
+	_, err := fmt.Sscanf(lines[frames[2]], "%d: data frame, %d bytes", &at, &size)
+	require.NoError(t, err)
+	want = append(append(want, fmt.Sprintf("%d: %d bytes that are no frame; kvd check tells whether they are damage\n", at, size)), kept...)
+
+	flipByte(t, fsys, "data/wal/000001.wal", at+70)
+	var out bytes.Buffer
+	require.NoError(t, Dump(fsys, "data/wal/000001.wal", &out, DumpOptions{}))
+	text := out.String()
+	require.Contains(t, text, lines[frames[0]])
+	assert.Equal(t, strings.Join(want, ""), text[strings.Index(text, lines[frames[0]]):])
 }
 
 func TestDumpRefusesWhatIsNoFileOfAStore(t *testing.T) {

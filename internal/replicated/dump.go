@@ -37,7 +37,7 @@ func DumpLog(fsys vfs.FS, name string, p inspect.Printer) error {
 		return err
 	}
 	if info.End < info.Bytes {
-		p.Printf("%d: %d bytes that are no frame; kvd check tells whether they are damage\n", info.End, info.Bytes-info.End)
+		p.Printf("%d: no whole frame here; the %d bytes from here on are not printed, and kvd check tells whether they are damage\n", info.End, info.Bytes-info.End)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func TestADumpOfALog(t *testing.T) {
 	require.NoError(t, f.Close())
 	out, err = dumpOf(fsys)
 	require.NoError(t, err)
-	require.Contains(t, out, "4 bytes that are no frame")
+	require.Contains(t, out, "the 4 bytes from here on are not printed")
 	recovered, err := proto.Marshal(&pb.ConfChangeV2{
 		Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(4))}},
 		Context: []byte(encodeRecovered(kv.Incarnation{Recoveries: 2, ID: 9})),

@@ -53,7 +53,7 @@ func Dump(fsys vfs.FS, name string, fn func(FrameInfo) error) (info SegmentInfo,
 	info = SegmentInfo{StoreID: h.store, Num: h.num, Prev: h.prev, Replaces: h.replaces, Closed: h.closed, Bytes: r.size}
 	for {
 		f, reason, err := r.next()
-		if err != nil {
+		if info.End = r.off; err != nil {
 			return info, err
 		}
 		if reason != "" {
@@ -63,10 +63,46 @@ func Dump(fsys vfs.FS, name string, fn func(FrameInfo) error) (info SegmentInfo,
 			return info, err
 		}
 	}
-	info.End = r.off
 	tail, err := r.scan(r.off)
 	info.Tail = tail.end - r.off
 	return info, err
+}
+
+// DumpRest goes on where Dump ended, at offset from: it calls gap for each part without whole frames,
+// and fn for each whole frame after one, in order. Zeros up to the end of the file are no gap.
+func DumpRest(fsys vfs.FS, name string, from int64, fn func(FrameInfo) error, gap func(off, bytes int64)) (err error) {
+	r, h, err := openSegment(fsys, name, logfile.ID{})
+	if r == nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err != nil {
+		return err
+	}
+	for r.id, r.off = h.id(), from; ; {
+		f, reason, err := r.next()
+		switch {
+		case errors.Is(err, kv.ErrCorrupt): // the frame verifies, and makes no sense
+		case err != nil:
+			return err
+		case reason == "":
+			if err := fn(f.info()); err != nil {
+				return err
+			}
+			continue
+		}
+		next, end, err := r.resync(r.off)
+		if err != nil {
+			return err
+		}
+		if end > r.off {
+			gap(r.off, end-r.off)
+		}
+		if next < 0 {
+			return nil
+		}
+		r.off = next
+	}
 }
 
 func (f *frame) info() FrameInfo {
