@@ -10,6 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/mergeiter"
+	"github.com/kvd-db/kvd/internal/pace"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -262,8 +263,8 @@ func (m *merge) count(v verdict) bool {
 	return v == stays
 }
 
-// pace yields the processor once every yieldEntries, and checks the context once
-// every paceBytes.
+// pace yields the processor once every yieldEntries. Once every paceBytes it checks the context,
+// and rests if that says so (pace.WithRests).
 func (m *merge) pace(ctx context.Context, bytes int) error {
 	if m.result.Read%yieldEntries == 0 {
 		runtime.Gosched()
@@ -276,7 +277,7 @@ func (m *merge) pace(ctx context.Context, bytes int) error {
 		return err
 	}
 	m.unpaced = 0
-	return nil
+	return pace.Rest(ctx)
 }
 
 // follows reports whether e has the key of the entry before it, and returns an error if

@@ -49,8 +49,9 @@ type Engine struct {
 	places    places
 	misplaced atomic.Bool // see checkPlaces
 	closed    atomic.Bool
-	atRest    atomic.Bool // little was written lately: see keepSpace
-	readOnly  atomic.Bool // the disk is nearly full, or the file system is read-only
+	atRest    atomic.Bool  // little was written lately: see keepSpace
+	hurries   atomic.Int32 // callers that wait for flushes: see rests
+	readOnly  atomic.Bool  // the disk is nearly full, or the file system is read-only
 	disk      disk
 
 	unwritable error // why the store cannot be written until it is opened again; nil: it can
@@ -165,6 +166,7 @@ func (e *Engine) Flush(ctx context.Context) error {
 	if e.opts.ReadOnly {
 		return errOpenedToRead
 	}
+	defer e.hurry()()
 	for _, p := range e.partitions {
 		if err := p.FlushAll(ctx); err != nil {
 			return err
@@ -181,6 +183,7 @@ func (e *Engine) CompactAll(ctx context.Context) error {
 	if e.opts.ReadOnly {
 		return errOpenedToRead
 	}
+	defer e.hurry()()
 	for _, p := range e.partitions {
 		if err := p.FlushAll(ctx); err != nil {
 			return err

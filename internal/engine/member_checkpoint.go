@@ -58,6 +58,7 @@ func (m *member) Checkpoint(ctx context.Context, rate int64) (_ *Checkpoint, _ P
 // flushVisible flushes until the tables hold everything up to the number that it returns: what
 // is visible now.
 func (m *member) flushVisible(ctx context.Context) (kv.SeqNum, error) {
+	defer m.e.hurry()()
 	visible := min(m.e.sequencer.Visible(), kv.SeqNum(m.applied.Load())) // as in trim
 	for _, p := range m.e.partitions {
 		for {

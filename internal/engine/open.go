@@ -202,7 +202,7 @@ func (e *Engine) openShared() error {
 	e.large = newInflight(largeWriteBytes, "large_writes_in_flight")
 	e.scheduler = newScheduler(e.budget, n)
 	e.scheduler.failed, e.scheduler.report, e.scheduler.noSpace = e.fail, e.backgroundError, e.spaceRefused
-	e.scheduler.flushed, e.scheduler.events = e.wakeMaintenance, e.events
+	e.scheduler.flushed, e.scheduler.rests, e.scheduler.events = e.wakeMaintenance, e.rests, e.events
 	return nil
 }
 

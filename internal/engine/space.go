@@ -30,6 +30,14 @@ const (
 	flushAge         = 30 * time.Second
 	busyAge          = 20
 	busyTombstoneAge = 2
+
+	// agedShare is the part of the budget, one in so many, that keeps further memtables from being
+	// sealed because of their age while sealed ones take it: partitions that were written to
+	// together are not flushed together, after which no read of them is answered from memory.
+	agedShare = 16
+	// restTimes is how many times as long as it works a job rests in a store at rest. Guessed: a
+	// quarter of a processor for each worker.
+	restTimes = 3
 )
 
 // spaceState is the state of keepSpace. Used only by the maintenance loop.
@@ -56,9 +64,11 @@ func (e *Engine) keepSpace(now time.Time) {
 		k.busy = now
 	}
 	var written uint64
+	sealed := e.budget.sealed.Load()
 	for i, p := range e.partitions {
 		first, last, tombstones := p.ActiveMemtable()
-		if k.memtables[i].due(now, first, last, tombstones) {
+		if k.memtables[i].due(now, first, last, tombstones) && sealed <= e.budget.limit/agedShare {
+			sealed += e.budget.activeOf(p)
 			p.Seal()
 		}
 		written += p.UserBytes()
@@ -77,6 +87,21 @@ func (e *Engine) keepSpace(now time.Time) {
 			e.scheduler.Ready(p)
 		}
 	}
+}
+
+// rests returns how many times as long as it works a flush or compaction of the scheduler rests: not
+// at all if a caller may wait for it, or space on a full disk.
+func (e *Engine) rests() int {
+	if !e.atRest.Load() || e.readOnly.Load() || e.hurries.Load() > 0 || e.budget.pressure() > 0 {
+		return 0
+	}
+	return restTimes
+}
+
+// hurry ends the rests of flushes and compactions until the function that it returns is called.
+func (e *Engine) hurry() (done func()) {
+	e.hurries.Add(1)
+	return func() { e.hurries.Add(-1) }
 }
 
 // shrinkLog makes the log take little space, in a store at rest or on a full disk. Shrinking
