@@ -37,7 +37,7 @@ func (a *app) backupCommand() *cobra.Command {
 			"sends it; clients are served meanwhile.\n\n" +
 			"--rate bounds what the server reads of its files, to verify and to send them. It reads\n" +
 			"two bytes for each one that it sends, of its log three, so a backup of new data takes\n" +
-			"two or three times as long as the rate says. Without --rate the server reads 24MiB a\n" +
+			"two or three times as long as the rate says. Without --rate the server reads 16MiB a\n" +
 			"second. What is compared in DIR is read at the same rate.\n\n" +
 			"Backups in one directory share files, so a backup copies only what is new. It reads\n" +
 			"what earlier ones copied, compares the checksums, and copies again what is damaged.\n" +
@@ -60,7 +60,7 @@ func (a *app) backupCommand() *cobra.Command {
 		Args: needs("DIR"),
 	}
 	server := a.connection(cmd)
-	rate.flag(cmd, "have the server read at most this much a second, such as 50MiB; at least 16KiB (default 24MiB)")
+	rate.flag(cmd, "have the server read at most this much a second, such as 50MiB; at least 16KiB (default 16MiB)")
 	withDigest := cmd.Flags().Bool("digest", false, "first read all keys at the version of the backup, and store their digest with it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		rate.bytes = cmp.Or(rate.bytes, pace.BackupRate) // of the server, and of what is compared here

@@ -23,9 +23,9 @@ import (
 // rate. Guessed: a tenth of what a disk reads.
 const DefaultRate = 64 << 20
 
-// BackupRate is the rate of a backup for which the client says none. Beside a backup at DefaultRate
-// the p99 of gets was three times as long, with client, server and backup on two processors.
-const BackupRate = 24 << 20
+// BackupRate is the rate of a backup for which the client says none. With client, server and backup on
+// two processors, beside a backup at 24 MiB the p99 of gets was 1.5 times as long (bench/NOTES.md).
+const BackupRate = 16 << 20
 
 // burst is the longest time for which unused tokens are kept, and the longest rest that is left
 // out, to be added to the next one. Guessed: longer than the accuracy of timers.

@@ -34,7 +34,7 @@ type BackupFile struct {
 // version, which take space; it ends a backup of which it hears nothing for its deadline
 // (30 s).
 //
-// The store reads at most rate bytes of its files per second; 0 means 24 MiB. It reads two bytes
+// The store reads at most rate bytes of its files per second; 0 means 16 MiB. It reads two bytes
 // for each one that it sends, of its log three: it verifies a file before it sends it. A server older
 // than this bound reads to verify as fast as it can.
 func (c *Client) Backup(ctx context.Context, rate int64) (*Backup, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
 )
 
-// A server reads its files for a backup at the rate that the client asks for, or at 24 MiB per
+// A server reads its files for a backup at the rate that the client asks for, or at 16 MiB per
 // second: to verify them and to send them, also if the client was held up. The clock is that of
 // the bubble.
 func TestABackupIsReadAtTheRateOfTheClient(t *testing.T) {

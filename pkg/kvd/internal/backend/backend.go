@@ -72,7 +72,7 @@ type Backend interface {
 	// MoveNode changes the address of a node for the other nodes.
 	MoveNode(ctx context.Context, node uint64, peer string) error
 	// Backup begins a backup, which lasts until its Close or until ctx ends. The store reads at
-	// most rate bytes of its files per second; 0 or less: 24 MiB.
+	// most rate bytes of its files per second; 0 or less: 16 MiB.
 	Backup(ctx context.Context, rate int64) (Backup, error)
 	// Scrub verifies every checksum of the store's files, and calls told with its progress
 	// and each damaged place. It reads at most rate bytes per second; 0: no bound.

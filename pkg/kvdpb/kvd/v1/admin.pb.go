@@ -1038,7 +1038,7 @@ type BackupRequest struct {
 	// Checksums (xxHash64) of files of that name and length that the client has.
 	KnownChecksums []uint64 `protobuf:"fixed64,2,rep,packed,name=known_checksums,json=knownChecksums,proto3" json:"known_checksums,omitempty"`
 	// In the first request: the most bytes of files that the server reads per second, to verify
-	// and to send them; 0: 24 MiB.
+	// and to send them; 0: 16 MiB.
 	BytesPerSecond uint64 `protobuf:"varint,3,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
