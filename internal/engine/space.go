@@ -12,7 +12,8 @@ import (
 // log until it is reclaimed. While a store is written to, the sizes of memtables and
 // tables trigger flushes and compactions (package compaction). For all other cases the
 // maintenance loop flushes old memtables; in a store at rest compactions follow tighter
-// bounds and the log shrinks.
+// bounds and the log shrinks. No writer waits for work in a store at rest, so that rests
+// between its steps.
 
 const (
 	// restAfter is for how long less than restBytes must be written until a store is at
