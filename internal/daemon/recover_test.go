@@ -105,8 +105,15 @@ func TestAnInterruptedRecoveryIsNotedLater(t *testing.T) {
 	require.Equal(t, told, noted(t, disks[0]).Incarnation)
 	require.NoError(t, vfs.WriteAtomic(disks[0], descriptor.NodePath("data"), before.Encode()))
 	alone := starts[0]()
-	alone.status(func(c *kvd.Cluster) bool { return c.Leader == 1 && c.Incarnation == told.String() })
 	testwait.Until(t, func() bool { return noted(t, disks[0]).Incarnation == told })
+	// A client that met the node before it had applied the recovery in its log keeps to the incarnation
+	// before, so this one begins now.
+	client, err := kvd.Open(alone.addr, kvd.WithTimeout(testwait.Left()))
+	require.NoError(t, err)
+	c, err := client.Cluster(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, told.String(), c.Incarnation)
+	require.NoError(t, client.Close())
 	require.NoError(t, alone.end())
 }
 
