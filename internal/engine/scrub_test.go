@@ -159,6 +159,33 @@ func segmentNumber(t testing.TB, name string) (num int) {
 	return num
 }
 
+// After a crash the log goes on with numbers far above those of its records. The segments that
+// were written then are whole, also once the log has left them.
+func TestAScrubFindsNothingAfterCrashes(t *testing.T) {
+	for name, image := range map[string]func(*vfs.Mem) *vfs.Mem{
+		"killed":    (*vfs.Mem).KillImage,
+		"power cut": func(m *vfs.Mem) *vfs.Mem { return m.CrashImage(vfs.DropAll, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := vfs.NewMem()
+			for life, crashes := range []bool{true, false, false, true, true, false, false} {
+				e, err := Open("data", scrubOptions(disk))
+				require.NoError(t, err)
+				for range 2 {
+					damages, last := found(t, e)
+					require.Empty(t, damages, "life %d", life)
+					require.Positive(t, last.Total)
+					put(t, e, "x", fmt.Sprint(life), kv.WriteOptions{})
+				}
+				if crashes {
+					disk = image(disk)
+				}
+				require.NoError(t, e.Close())
+			}
+		})
+	}
+}
+
 // Damage of one segment hides no other: each is found, and named once. The last segment is one of
 // them.
 func TestAScrubFindsTheDamageOfEverySegment(t *testing.T) {

@@ -15,15 +15,18 @@ import (
 // to progress, which may block. A segment that is missing is no error, because the log may
 // have deleted it.
 func Segment(ctx context.Context, fsys vfs.FS, name string, storeID, num uint64, progress func(bytes int64)) error {
-	last := wal.FrameInfo{}
+	last, number := wal.FrameInfo{}, kv.SeqNum(0) // the last frame, and the last number of a record
 	info, err := wal.Dump(fsys, name, func(f wal.FrameInfo) error {
 		switch {
 		case last.Kind == wal.FrameEnd:
 			return kv.Corruptf(name, f.Offset, "a frame follows the end frame of the segment")
-		case last.Kind != 0 && f.Prev != last.Next-1:
-			return kv.Corruptf(name, f.Offset, "the frame follows number %d, the one before it ends at %d", f.Prev, last.Next-1)
+		case last.Kind != 0 && f.Prev != number:
+			return kv.Corruptf(name, f.Offset, "the frame follows number %d, the one before it ends at %d", f.Prev, number)
 		}
-		last = f
+		// After a crash a frame without records skips numbers: its Next says nothing of the last record.
+		if last, number = f, f.Prev; f.Kind == wal.FrameData {
+			number = f.Next - 1
+		}
 		progress(f.Bytes)
 		return ctx.Err()
 	})
