@@ -24,11 +24,11 @@ func (a *app) scrubCommand() *cobra.Command {
 		Short: "Verify every checksum of a running server's files",
 		Long: "Have a running server read all its files and verify every checksum: tables, value\n" +
 			"files, manifests, the log, STORE and CLOCK. Clients are served meanwhile. Each\n" +
-			"damaged place is printed when it is found: file, kind, offset, the keys that cannot\n" +
-			"be read for it, and what is wrong. Reads of these keys fail until the store is\n" +
-			"repaired; all other data is served. To repair it, stop the server: kvd repair --range\n" +
-			"keeps what can be read of damaged tables and value files, kvd restore makes a store\n" +
-			"of a backup.\n\n" +
+			"damaged place is printed when it is found: file, kind, offset, of a table the keys\n" +
+			"that cannot be read for it, and what is wrong. Reads of the keys of damaged places fail\n" +
+			"until the store is repaired; all other data is served. To repair it, stop the server:\n" +
+			"kvd repair --range keeps what can be read of damaged tables and value files, and names\n" +
+			"all lost keys with --dry-run; kvd restore makes a store of a backup.\n\n" +
 			"The server also scrubs by itself, slowly: see kvd serve --scrub-interval. Of a\n" +
 			"stopped store use kvd check. If the server has identities, the command needs an\n" +
 			"administrator.\n\n" +

@@ -76,7 +76,7 @@ func (j *journal) compaction(e event.Compaction) {
 // damaged logs a damaged place, once. Logs have no keys; kvd scrub shows administrators which
 // keys cannot be read.
 func (j *journal) damaged(d event.Damage) {
-	j.log.Error("stored data is damaged: some keys cannot be read, everything else is served; kvd scrub lists all damage with its keys",
+	j.log.Error("stored data is damaged: some keys cannot be read, everything else is served; kvd scrub lists all damage, with the keys of tables",
 		zap.String("file", d.File), zap.String("kind", d.Kind), zap.Int64("offset", d.Offset), zap.String("reason", d.Reason))
 }
 
