@@ -61,7 +61,7 @@ beside() {
 
 echo "maintenance: $keys values of 1 KiB are loaded"
 closed=$(gets --preload "$keys" | field opsPerSecond)
-rate=$(awk -v r="${closed%%$'\n'*}" 'BEGIN { printf "%d", r * 0.7 }')
+rate=$(awk -v r="$closed" 'BEGIN { printf "%d", r * 0.7 }')
 echo "maintenance: a closed loop of 256 reaches ${closed%%.*} gets a second; turns of $seconds s have $rate"
 echo "turn  calm ms  backup ms  ratio  calm ms  scrub ms  ratio"
 for i in $(seq "$turns"); do

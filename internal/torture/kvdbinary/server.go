@@ -51,7 +51,7 @@ func Loopback() string {
 		return "127.0.0.1" // other systems have no further address
 	}
 	pid := os.Getpid()                                                     // below 2^22
-	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255) // 127.64.0.1 and up
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255) // 127.64.0.0 and up
 }
 
 // ServeArgs are the arguments of a server on a directory and on free ports of [Loopback], which
