@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -137,7 +138,8 @@ func TestADamagedValueIsNotCached(t *testing.T) {
 	}
 }
 
-// The values of a file that is removed leave the cache.
+// The values of a file that is removed leave the cache. A file is removed once no goroutine reads
+// it: one that looks for compactions may still do so.
 func TestRemovedValueFilesLeaveTheCache(t *testing.T) {
 	const keys = 20
 	e, _, value := apartStore(t, keys)
@@ -151,5 +153,5 @@ func TestRemovedValueFilesLeaveTheCache(t *testing.T) {
 		del(t, e, key(i), memory)
 	}
 	require.NoError(t, e.CompactAll(t.Context()))
-	require.Zero(t, e.Stats().Cache.Bytes)
+	testwait.Until(t, func() bool { return e.Stats().Cache.Bytes == 0 })
 }
