@@ -69,29 +69,65 @@ func newCounts(operations, extra int) *Counts {
 
 // NewCounts returns the sum of tallies that count the same.
 func NewCounts(tallies ...*Tally) *Counts {
-	c := newCounts(len(tallies[0].latency), len(tallies[0].Extra))
+	c, one := newCounts(len(tallies[0].latency), len(tallies[0].Extra)), newCounts(len(tallies[0].latency), len(tallies[0].Extra))
 	for _, t := range tallies {
-		c.add(t)
+		one.read(t)
+		c.add(one)
 	}
 	return c
 }
 
-// add adds the counts of a tally. A step counts an operation before its extra counters;
-// add loads them in reverse order, so that extra counts never exceed operations.
-func (c *Counts) add(t *Tally) {
-	for i := range c.Extra {
-		c.Extra[i] += t.Extra[i].Load()
+// readTries is how often a tally is read until no operation ends meanwhile. Operations that take
+// less time than that always do, and are so many that it does not matter.
+const readTries = 3
+
+// read makes c what a tally holds. If it can, it reads all counters between two operations of the
+// tally: then at most the operation of each worker that is being counted is in some counters and not
+// in others, however long the goroutine that reads is interrupted. A step counts an operation before
+// its extra counters, and read loads them in reverse order, so that extra counts never exceed
+// operations.
+func (c *Counts) read(t *Tally) {
+	for range readTries {
+		last := t.lastEnd.Load()
+		c.readOnce(t)
+		if t.lastEnd.Load() == last {
+			return
+		}
 	}
-	c.Conflicts += t.conflicts.Load()
+}
+
+func (c *Counts) readOnce(t *Tally) {
+	for i := range c.Extra {
+		c.Extra[i] = t.Extra[i].Load()
+	}
+	c.Conflicts = t.conflicts.Load()
 	for i := range c.latency {
+		c.latency[i] = histogram.Snapshot{}
 		c.latency[i].Add(&t.latency[i])
 	}
+	c.lateness = histogram.Snapshot{}
 	c.lateness.Add(&t.lateness)
 	for i := range c.refused {
-		c.refused[i] += t.refused[i].Load()
+		c.refused[i] = t.refused[i].Load()
 	}
-	c.Late.Busy += t.late.busy.Load()
-	c.Late.Woken += t.late.woken.Load()
+	c.Late = Late{Busy: t.late.busy.Load(), Woken: t.late.woken.Load()}
+}
+
+// add adds other counts.
+func (c *Counts) add(other *Counts) {
+	for i, n := range other.Extra {
+		c.Extra[i] += n
+	}
+	c.Conflicts += other.Conflicts
+	for i := range c.latency {
+		c.latency[i].Merge(&other.latency[i])
+	}
+	c.lateness.Merge(&other.lateness)
+	for i, n := range other.refused {
+		c.refused[i] += n
+	}
+	c.Late.Busy += other.Late.Busy
+	c.Late.Woken += other.Late.Woken
 }
 
 // since returns what was counted after earlier.
