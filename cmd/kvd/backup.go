@@ -66,6 +66,16 @@ func (a *app) backupCommand() *cobra.Command {
 		rate.bytes = cmp.Or(rate.bytes, pace.BackupRate) // of the server, and of what is compared here
 		return server.with(func(c *kvd.Client) (err error) {
 			stream := args[0] == "-"
+			if !stream {
+				if err := backup.CheckDirectory(vfs.OS, clean(args[0])); err != nil {
+					return err
+				}
+			}
+			b, err := c.Backup(cmd.Context(), rate.bytes) // before DIR is made: if the server refuses it, there is none
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, b.Close()) }()
 			var dir *backup.Directory
 			if !stream {
 				if dir, err = backup.LockDirectory(vfs.OS, clean(args[0]), true); err != nil {
@@ -73,11 +83,6 @@ func (a *app) backupCommand() *cobra.Command {
 				}
 				defer func() { err = errors.Join(err, dir.Close()) }()
 			}
-			b, err := c.Backup(cmd.Context(), rate.bytes)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, b.Close()) }()
 			digest := ""
 			if *withDigest {
 				if digest, err = a.digestAt(cmd.Context(), c, b.Info().Version); err != nil {

@@ -307,6 +307,9 @@ func TestBackupArguments(t *testing.T) {
 		{[]string{"backup", "archive", dir}, 64, "not an archive"},
 		{[]string{"digest", dir, "--version", "5"}, 64, "only its newest version"},
 		{[]string{"digest", "--version", "0"}, 64, "versions begin at 1"},
+		{[]string{"digest", filepath.Join(dir, "absent")}, 64, "absent is no directory"},
+		{[]string{"digest", "127.0.0.1:1"}, 5, "is the server running"},
+		{[]string{"digest", "unix:" + filepath.Join(dir, "absent")}, 5, "is the server running"},
 		{[]string{"restore", dir, filepath.Join(t.TempDir(), "x")}, 64, "not a directory of backups"},
 		{[]string{"restore", golden, filepath.Join(dir, "mine")}, 64, "is a file"},
 	} {
@@ -314,6 +317,16 @@ func TestBackupArguments(t *testing.T) {
 		assert.Equal(t, c.code, r.code, "%v: %s", c.args, r.err)
 		assert.Contains(t, r.err, c.want, "%v", c.args)
 	}
+}
+
+// A backup that the server refuses leaves no directory behind.
+func TestARefusedBackupLeavesNoDirectory(t *testing.T) {
+	p, dir := serve(t, t.TempDir()), filepath.Join(t.TempDir(), "backups")
+	r := command(t, "", nil, "backup", dir, "--addr", p.admin)
+	require.Equal(t, exitUnavailable, r.code, r.err)
+	require.NoDirExists(t, dir)
+	p.must("backup", dir)
+	require.DirExists(t, dir)
 }
 
 // A directory whose only backup is incomplete is not reported as whole.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,6 +67,8 @@ func (a *app) digestAt(ctx context.Context, c *kvd.Client, version uint64) (stri
 func addAll(ctx context.Context, server *connection, args []string, version uint64, add func(key, value []byte)) error {
 	if len(args) == 1 {
 		switch info, err := os.Stat(args[0]); {
+		case err != nil && looksLikePath(args[0]):
+			return usagef("%s is no directory: %w; give the directory of a stopped store, or the address of a server", args[0], err)
 		case err != nil: // it is an address
 		case info.IsDir() && version != 0:
 			return usagef("%s is a directory: a stopped store has only its newest version; kvd restore --to-version makes a store of an older one", args[0])
@@ -77,6 +80,13 @@ func addAll(ctx context.Context, server *connection, args []string, version uint
 		server.addr = args[0]
 	}
 	return server.with(func(c *kvd.Client) error { return addScanned(ctx, c, version, add) })
+}
+
+// looksLikePath reports whether an argument that names nothing in the file system was meant to: an
+// address has a slash only behind a colon.
+func looksLikePath(arg string) bool {
+	slash := strings.IndexByte(arg, '/')
+	return slash >= 0 && !strings.Contains(arg[:slash], ":")
 }
 
 // addScanned adds the keys and values of a server at a version, 0: the newest.

@@ -45,6 +45,10 @@ func OpenDirectory(fsys vfs.FS, dir string) (*Directory, error) {
 
 const backupsKind = "a directory of backups"
 
+// CheckDirectory returns the error for which LockDirectory would not make a directory one of
+// backups, because it holds other files, and changes nothing.
+func CheckDirectory(fsys vfs.FS, dir string) error { return checkEmptyOr(fsys, dir, markerName, backupsKind) }
+
 // LockDirectory opens a directory of backups for changing it. With create, it is made if it
 // does not exist or is empty. The caller closes it.
 //
