@@ -77,6 +77,31 @@ func benchmarkPut(b *testing.B, o kv.WriteOptions, size, partitions, writers int
 	}
 }
 
+// BenchmarkPutLittleMemory has so little memory that flushes, and what each of them costs beside its
+// bytes, limit the puts.
+func BenchmarkPutLittleMemory(b *testing.B) {
+	for _, partitions := range []int{1, 4, 16} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			e, err := Open(b.TempDir(), Options{FS: vfs.OS, Partitions: partitions, MemtableBytes: 16 << 20, CacheBytes: 16 << 20})
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, e.Close()) })
+			value := make([]byte, 1024)
+			spread(b, 32, func(rng *rand.Rand) error {
+				var key [16]byte
+				binary.BigEndian.PutUint64(key[:], rng.Uint64N(10_000))
+				_, err := e.Put(context.Background(), key[:], value, buffered)
+				return err
+			})
+			flushes := uint64(0)
+			for _, p := range e.partitions {
+				flushes += p.Stats().Flushes
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "puts/s")
+			b.ReportMetric(float64(flushes), "flushes")
+		})
+	}
+}
+
 func BenchmarkGet(b *testing.B) {
 	const keys = 200_000
 	for _, where := range []string{"memtable", "base"} {

@@ -21,6 +21,11 @@ func TestPressureGrowsWithWhatIsInUse(t *testing.T) {
 		b.use(c.part)
 		assert.InDelta(t, c.want, b.pressure(), 0.001, "%v of the budget", c.part)
 	}
+	many := newBudget(1<<20, 16) // three quarters are for active memtables
+	for _, c := range []struct{ part, want float64 }{{0.75, 0}, {0.875, 0}, {0.9375, 0.5}, {1, 1}, {1.125, 2}} {
+		many.use(c.part)
+		assert.InDelta(t, c.want, many.pressure(), 0.001, "%v of the budget", c.part)
+	}
 	b.use(0)
 	b.deltas.Store(2 * deltasSoft)
 	assert.InDelta(t, 1, b.pressure(), 0.001)

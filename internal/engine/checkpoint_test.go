@@ -305,8 +305,8 @@ func TestTheCopyOfACheckpointIsALifeOfItsOwn(t *testing.T) {
 func TestACheckpointIsReadAtItsRate(t *testing.T) { synctest.Test(t, aCheckpointIsReadAtItsRate) }
 
 func aCheckpointIsReadAtItsRate(t *testing.T) {
-	const rate = 64 << 10
-	e, m := newMeteredStore(t, 3*rate)
+	const rate, newest = 64 << 10, 3 * (64 << 10)
+	e, m := newMeteredStore(t, newest)
 	c, err := e.Checkpoint(t.Context(), rate)
 	require.NoError(t, err)
 	defer c.Release()
@@ -321,8 +321,9 @@ func aCheckpointIsReadAtItsRate(t *testing.T) {
 	}
 	read()
 	bytes, took := m.Total()
+	// The store itself reads what it flushes, because of its age, after half a minute.
 	for _, within := range []time.Duration{time.Second, 10 * time.Second} {
-		require.LessOrEqual(t, m.Most(within), int64(rate*(within.Seconds()+0.04))+largestRead+log, "%d bytes in %v", bytes, took)
+		require.LessOrEqual(t, m.Most(within), int64(rate*(within.Seconds()+0.04))+largestRead+log+newest, "%d bytes in %v", bytes, took)
 	}
 	tables, segments := int64(0), int64(0)
 	for _, f := range c.Info().Files {

@@ -33,7 +33,7 @@ type Options struct {
 	// Durability is the one of writes that do not choose; default sync.
 	Durability kv.Durability
 	// MemtableBytes bounds the memtables of all partitions together; default 128
-	// MiB. Writers are slowed from three quarters of it on.
+	// MiB. Writers are slowed from three quarters of it on, with 16 partitions or more from seven eighths on.
 	MemtableBytes int64
 	// CacheBytes bounds the cache of blocks and separated values; default 128 MiB.
 	CacheBytes int64
