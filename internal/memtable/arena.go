@@ -16,8 +16,9 @@ const (
 	// firstAddress is the address of the first record. Address 0 means "none".
 	firstAddress = 8
 
-	// firstChunkBytes is the size of the first chunk. Each later one is as large as
-	// all before it together, up to the chunk size, so that an idle partition costs little.
+	// firstChunkBytes is the size of the first chunks. Each later one has a quarter of
+	// what all before it have together, up to the chunk size. So an idle partition costs little, and
+	// at most a fifth of the memory of a memtable is not used yet.
 	firstChunkBytes = 16 << 10
 
 	// blobShare: a value larger than this part of a chunk is allocated by itself, so that
@@ -79,7 +80,7 @@ func (a *arena) allocate(size int) (uint64, []byte) {
 	if len(chunks) == 0 {
 		offset = firstAddress
 	}
-	chunk := make([]byte, max(offset+size, min(a.chunkBytes(), max(firstChunkBytes, int(a.held.Load())))))
+	chunk := make([]byte, max(offset+size, min(a.chunkBytes(), max(firstChunkBytes, int(a.held.Load())/4))))
 	at = a.chunks.add(chunk)<<a.shift | uint64(offset)
 	if at > addressMask {
 		panic("memtable: arena exceeds its address space of 1 TiB")

@@ -158,6 +158,22 @@ func TestTheIndexGrowsAroundItsKeys(t *testing.T) {
 	assert.Less(t, n, slots/4*3, "never fuller than three quarters")
 }
 
+// A memtable is flushed once it is large, so memory that it holds and does not use makes flushes small.
+func TestAtMostAFifthOfTheArenaIsUnused(t *testing.T) {
+	table := New(Options{})
+	value := make([]byte, 1000)
+	used := int64(firstAddress)
+	for i := range 5000 {
+		e := kv.Entry{Key: fmt.Appendf(nil, "%016d", i), Value: value, Seq: kv.SeqNum(i + 1), Kind: kv.KindPut}
+		table.Add(keyhash.Sum(e.Key), &e)
+		used += int64(recordSize(&e, 0, false))
+		held := table.arena.held.Load()
+		// The end of a chunk that had no room for the next record is unused too.
+		most := max(held/5, firstChunkBytes) + int64(len(table.arena.chunks.all()))*int64(recordSize(&e, 0, false))
+		require.LessOrEqual(t, held-used, most, "%d entries", i+1)
+	}
+}
+
 func TestARangeTombstoneIsNoVersionOfItsKey(t *testing.T) {
 	table := New(Options{})
 	var m model
