@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -68,6 +69,33 @@ func conditionFailed(err error) bool {
 	return ok && e.Reason == kvdpb.ReasonConditionFailed && !errors.Is(err, kvd.ErrUncertain)
 }
 
+// closedHint is for a connection on which the server's reason was lost, as that of TLS can be if the
+// client writes first.
+const closedHint = "the server closed the connection: it may just have been stopped, or it wants a client certificate, to be given with --tls-cert and --tls-key"
+
+// handshakeHint says what to do if a server was reached and its side of TLS is another one, "" for all
+// other errors. gRPC has no errors for these, only texts.
+func handshakeHint(err error) string {
+	if !errors.Is(err, kvd.ErrUnavailable) {
+		return ""
+	}
+	for _, hint := range []struct{ said, text string }{
+		{"does not look like a TLS handshake", "the server answers, and without TLS: leave --tls-ca, --tls-cert and --tls-key out, or see whether the address is right"},
+		{"x509: certificate signed by unknown authority", "the server answers with a certificate of another authority: give the authority's certificate with --tls-ca"},
+		{"tls: certificate required", "the server wants a client certificate: give one with --tls-cert and --tls-key"},
+		{"remote error: tls: ", "the server refuses the client certificate: its authority must be one of the server's --client-ca, and it must not have expired"},
+		{"x509: ", "the server answers with a certificate that is not good for this address, or not now: see its names and dates, and the clock of this machine"},
+		{"reading server preface: EOF", "the server answers and closes the connection at once: if it uses TLS, give its authority's certificate with --tls-ca"},
+		{"broken pipe", closedHint},
+		{"connection reset by peer", closedHint},
+	} {
+		if strings.Contains(err.Error(), hint.said) {
+			return hint.text
+		}
+	}
+	return ""
+}
+
 // explain adds to an error what the user can do about it.
 func explain(err error) string {
 	if conditionFailed(err) {
@@ -81,6 +109,9 @@ func explain(err error) string {
 	}
 	if e, ok := errors.AsType[*kvd.Error](err); ok && e.Reason == kvdpb.ReasonNotLeader && !errors.Is(err, kvd.ErrUncertain) && !errors.Is(err, errOfCluster) {
 		return err.Error() + "\nwith the addresses of all nodes in --addr or KVD_ADDR, separated by commas, the command finds the one that leads; kvd cluster status shows them"
+	}
+	if hint := handshakeHint(err); hint != "" {
+		return err.Error() + "\n" + hint
 	}
 	for _, hint := range []struct {
 		err  error

@@ -102,6 +102,14 @@ func TestTheCommandsOfCertDevWork(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
+func TestAServerWithoutTLSIsToldApart(t *testing.T) {
+	t.Parallel()
+	dir, p := devCerts(t), serve(t, t.TempDir(), "--dev")
+	r := p.kvd(append([]string{"get", "a", "--timeout", "2s"}, clientTLS(dir, "app")...)...)
+	assert.Equal(t, exitUnavailable, r.code, r.err)
+	assert.Contains(t, r.err, "the server answers, and without TLS")
+}
+
 func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
 	t.Parallel()
 	dir, other := devCerts(t), devCerts(t)
@@ -118,15 +126,16 @@ func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
 		flags []string
 		says  string
 	}{
-		{"plain text", nil, ""},
-		{"no certificate", clientTLS(dir, ""), ""},
-		{"certificate of another authority", append(clientTLS(dir, ""), clientTLS(other, "app")[2:]...), ""},
-		{"server of another authority", clientTLS(other, "app"), "certificate"},
+		{"plain text", nil, "if it uses TLS, give"},
+		{"no certificate", clientTLS(dir, ""), "wants a client certificate"},
+		{"certificate of another authority", append(clientTLS(dir, ""), clientTLS(other, "app")[2:]...), "certificate"},
+		{"server of another authority", clientTLS(other, "app"), "of another authority: give"},
 	} {
 		for _, args := range [][]string{{"get", "a"}, {"scan"}} {
 			r := with(append(c.flags, "--timeout", "2s"), args...)
 			assert.Equal(t, exitUnavailable, r.code, "%s: %v: %s", c.name, args, r.err)
-			assert.Contains(t, r.err, c.says)
+			assert.Contains(t, r.err, c.says, c.name)
+			assert.NotContains(t, r.err, "is the server running", c.name)
 			assert.Empty(t, r.out)
 		}
 	}
