@@ -169,9 +169,9 @@ func (a *app) backupVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify BACKUP",
 		Short: "Read every byte of backups and compare the checksums",
-		Long: backupArgument + "\n\nOf a directory all backups are verified, unless --newest is given. A file that is\n" +
-			"damaged can be removed; the next backup then copies it again, if the store still\n" +
-			"has it.\n\n" +
+		Long: backupArgument + "\n\nOf a directory all backups are verified, unless --newest is given. The command\n" +
+			"names each damaged file, and the backups that need it. A damaged file can be\n" +
+			"removed; the next backup then copies it again, if the store still has it.\n\n" +
 			"Exit codes: 0 the backups are whole; 65 a file is damaged or missing.",
 		Args: needs("BACKUP"),
 	}

@@ -47,7 +47,9 @@ const backupsKind = "a directory of backups"
 
 // CheckDirectory returns the error for which LockDirectory would not make a directory one of
 // backups, because it holds other files, and changes nothing.
-func CheckDirectory(fsys vfs.FS, dir string) error { return checkEmptyOr(fsys, dir, markerName, backupsKind) }
+func CheckDirectory(fsys vfs.FS, dir string) error {
+	return checkEmptyOr(fsys, dir, markerName, backupsKind)
+}
 
 // LockDirectory opens a directory of backups for changing it. With create, it is made if it
 // does not exist or is empty. The caller closes it.
@@ -427,17 +429,21 @@ func (d *Directory) verifyStored(ctx context.Context, name string, size int64, s
 // Verify reads every file of the backups and compares the checksums. It continues after
 // damage.
 //
-// Errors: all *kv.CorruptionError that were found, joined; else what a read returned.
+// Errors: all *kv.CorruptionError that were found, joined, each with the backups that need the file;
+// else what a read returned.
 func (d *Directory) Verify(ctx context.Context, manifests []*Manifest, o Options) error {
 	files := map[string]*ManifestFile{}
+	needed := map[string][]string{} // the ids of the backups that need a file
 	total := int64(0)
 	for _, m := range manifests {
 		for i := range m.Files {
 			f := &m.Files[i]
-			if name := d.filePath(f); files[name] == nil {
+			name := d.filePath(f)
+			if files[name] == nil {
 				files[name] = f
 				total += f.Size
 			}
+			needed[name] = append(needed[name], m.ID)
 		}
 	}
 	t := newTransfer(o, total)
@@ -455,11 +461,24 @@ func (d *Directory) Verify(ctx context.Context, manifests []*Manifest, o Options
 				return err
 			}
 			if err != nil {
-				damage = append(damage, err)
+				damage = append(damage, fmt.Errorf("%w, in %s", err, backupsNamed(needed[name])))
 			}
 		}
 	}
 	return errors.Join(damage...)
+}
+
+// backupsNamed names some of the backups with these ids.
+func backupsNamed(ids []string) string {
+	const most = 5
+	ids = slices.Compact(ids)
+	switch n := len(ids); {
+	case n == 1:
+		return "backup " + ids[0]
+	case n > most:
+		return fmt.Sprintf("%d backups, from %s to %s", n, ids[0], ids[n-1])
+	}
+	return "backups " + strings.Join(ids, ", ")
 }
 
 // Pruned is what Prune removed.

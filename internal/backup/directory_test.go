@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"path"
@@ -222,6 +223,7 @@ func TestDamageOfABackupIsFound(t *testing.T) {
 		err = d.Verify(t.Context(), []*Manifest{m}, Options{})
 		require.ErrorIs(t, err, kv.ErrCorrupt, name)
 		require.ErrorContains(t, err, name)
+		require.ErrorContains(t, err, ", in backup "+m.ID)
 		err = d.Restore(t.Context(), m, nil, "restored", Options{})
 		require.ErrorIs(t, err, kv.ErrCorrupt, name)
 		require.ErrorContains(t, err, "remove it before")
@@ -253,6 +255,34 @@ func TestDamageOfABackupIsFound(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, again.Copied, "what is missing is copied again")
 	require.NoError(t, d.Verify(t.Context(), []*Manifest{r.Manifest, again.Manifest}, Options{}))
+}
+
+// An operator can tell which of the backups in a directory a damaged file concerns.
+func TestDamageNamesTheBackupsThatNeedTheFile(t *testing.T) {
+	disk := newDisk(t)
+	var all []*Manifest
+	for i := range 7 {
+		r, err := create(t.Context(), disk, newStore("STORE", "the store", "p-0000/CURRENT", fmt.Sprint(i), "p-0000/000001.sst", "shared"))
+		require.NoError(t, err)
+		all = append(all, r.Manifest)
+	}
+	d, err := OpenDirectory(disk, "backups")
+	require.NoError(t, err)
+	damage := func(m *Manifest, file string) {
+		for i := range m.Files {
+			if f := &m.Files[i]; f.Name == file {
+				write(t, disk, d.filePath(f), "damaged")
+			}
+		}
+	}
+	damage(all[3], "p-0000/CURRENT")
+	err = d.Verify(t.Context(), all, Options{})
+	require.ErrorContains(t, err, ", in backup "+all[3].ID)
+	require.NotContains(t, err.Error(), all[2].ID)
+	damage(all[3], "p-0000/000001.sst")
+	require.ErrorContains(t, d.Verify(t.Context(), all[2:4], Options{}), "000001.sst")
+	require.ErrorContains(t, d.Verify(t.Context(), all[2:4], Options{}), fmt.Sprintf(", in backups %s, %s", all[2].ID, all[3].ID))
+	require.ErrorContains(t, d.Verify(t.Context(), all, Options{}), fmt.Sprintf(", in 7 backups, from %s to %s", all[0].ID, all[6].ID))
 }
 
 // A power cut at any moment of a backup, or of removing backups, leaves every backup that
