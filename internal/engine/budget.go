@@ -242,16 +242,7 @@ func (b *budget) reserve(bytes int, rate float64) time.Duration {
 func (b *budget) waitForRoom(ctx context.Context, bytes int) error {
 	t := time.NewTimer(patience)
 	defer t.Stop()
-	for b.stops(bytes) {
-		b.mu.Lock()
-		if b.room == nil {
-			b.room = make(chan struct{})
-		}
-		room := b.room
-		b.mu.Unlock()
-		if !b.stops(bytes) { // a flush may have ended before room was made
-			return nil
-		}
+	for room := b.flushEnd(bytes); room != nil; room = b.flushEnd(bytes) {
 		select {
 		case <-room:
 		case <-t.C:
@@ -261,6 +252,24 @@ func (b *budget) waitForRoom(ctx context.Context, bytes int) error {
 		}
 	}
 	return nil
+}
+
+// flushEnd returns nil if writes of this many bytes may proceed, otherwise a channel that is closed
+// when a flush ends.
+func (b *budget) flushEnd(bytes int) <-chan struct{} {
+	if !b.stops(bytes) {
+		return nil
+	}
+	b.mu.Lock()
+	if b.room == nil {
+		b.room = make(chan struct{})
+	}
+	room := b.room
+	b.mu.Unlock()
+	if !b.stops(bytes) { // a flush may have ended before room was made
+		return nil
+	}
+	return room
 }
 
 func (b *budget) shed() error {

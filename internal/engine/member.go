@@ -32,7 +32,7 @@ type member struct {
 
 	from    *Position       // where the log continues: the lowest position that a partition had saved; nil: from the beginning
 	newest  *Position       // the highest position that a partition had saved; nil: none
-	life    context.Context // ends when Close begins: Apply then waits for no memory
+	life    context.Context // ends when Close begins
 	end     context.CancelFunc
 	leading atomic.Pointer[writers] // nil: this node does not take writes
 	places  *positions
@@ -112,7 +112,7 @@ func (m *member) Apply(index, term uint64, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := m.awaitMemory(); err != nil {
+	if err := m.failed(); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -196,19 +196,20 @@ func (m *member) showTime(r *entry) {
 	}
 }
 
-// awaitMemory waits while the memtables are full: this node then follows as fast as it
-// flushes.
-func (m *member) awaitMemory() error {
-	for m.leading.Load() == nil && m.e.budget.stops(0) {
-		err := m.e.budget.waitForRoom(m.life, 0)
-		if m.life.Err() != nil {
-			return kv.ErrClosed
-		}
-		if failed := m.e.Err(); err != nil && failed != nil {
-			return failed
-		}
+// Room implements Member. While the memtables are full this node follows as fast as it flushes.
+func (m *member) Room() <-chan struct{} {
+	if m.leading.Load() != nil || m.e.Err() != nil {
+		return nil
 	}
-	return nil
+	return m.e.budget.flushEnd(0)
+}
+
+// failed returns what ended the store, if the memtables are full: no flush makes room then.
+func (m *member) failed() error {
+	if m.leading.Load() != nil || !m.e.budget.stops(0) {
+		return nil
+	}
+	return m.e.Err()
 }
 
 // Lead implements Member. The coordinators number from the state that holds now. The first

@@ -92,7 +92,11 @@ type Outcome struct {
 // Member is what a replicated log calls: the store. None of the calls may be concurrent with
 // another one, but for Differs.
 type Member interface {
-	// Apply applies a committed record, which it borrows.
+	// Room returns nil if the store has memory for a record. Otherwise it returns a channel that
+	// is closed when a flush ends; then, and after some time in any case, Room is asked again, and
+	// Apply is not called before it returns nil. It does not block.
+	Room() <-chan struct{}
+	// Apply applies a committed record, which it borrows. It waits for work in memory only.
 	Apply(index, term uint64, record []byte) error
 	// Configure notes the configuration that holds from an index on.
 	Configure(index, term uint64, conf []byte) error

@@ -38,6 +38,8 @@ func (c *clusterNode) Apply(_, _ uint64, record []byte) error {
 	return nil
 }
 
+func (c *clusterNode) Room() <-chan struct{} { return nil }
+
 func (c *clusterNode) Configure(uint64, uint64, *pb.ConfState, string) error { return nil }
 
 func (c *clusterNode) Lead(t replica.Tenure) { c.setTenure(t) }

@@ -387,6 +387,9 @@ func (c *Core) hear(id uint64) {
 	if id == c.doubt.leader {
 		c.doubt = doubt{}
 	}
+	if id == c.role.Lead {
+		c.backlog.silent = 0
+	}
 	if _, member := c.heard[id]; member {
 		c.heard[id] = c.ticks + 1
 	}

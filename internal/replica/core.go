@@ -28,8 +28,13 @@ const (
 	// lags is slowed.
 	maxInflightMessages = 256
 	maxInflightBytes    = 64 << 20
-	// maxApplyBytes bounds the committed entries in memory for one turn.
+	// maxApplyBytes bounds the committed entries in memory that are not applied yet.
 	maxApplyBytes = 16 << 20
+
+	// processEntries and processBytes bound what one Process applies, but for a single longer entry:
+	// some ten milliseconds' worth. Messages and ticks wait for no longer.
+	processEntries = 256
+	processBytes   = 1 << 20
 
 	// markTicks after its last write the log notes how far it is synced.
 	markTicks = 10
@@ -38,6 +43,10 @@ const (
 // StateMachine is what a group replicates. The Core calls it from Process, one call at a
 // time, in the order of the indexes; not every index has a call. An error ends the Core.
 type StateMachine interface {
+	// Room returns nil if the state machine takes a record now. Otherwise the Core applies nothing
+	// until the channel is closed or a tick has passed, and then asks again; it goes on with all
+	// else. Room does not block.
+	Room() <-chan struct{}
 	// Apply applies a record, which it borrows. It depends on nothing but the state and its
 	// arguments.
 	Apply(index, term uint64, record []byte) error
@@ -73,6 +82,11 @@ type Config struct {
 type Output struct {
 	Outcomes []Outcome
 	Reads    []uint64 // ids of reads that are answered by the state as it is now
+	// More says that committed entries are left to apply: Process is to be called again, with
+	// what has come meanwhile. If Room is not nil the state machine takes none before it is closed,
+	// or a tick has passed.
+	More bool
+	Room <-chan struct{}
 }
 
 // Status describes a Core. It is a copy.
@@ -98,6 +112,8 @@ type Core struct {
 	role      raft.SoftState
 	term      uint64
 	applied   Position
+
+	backlog backlog
 
 	// campaign is a message of the leader that tells this node to campaign. It waits until all
 	// is applied: the library ignores it while a configuration change is not.
@@ -129,7 +145,7 @@ func New(c Config) (*Core, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start node %d of group %d: %w", c.ID, c.Group, err)
 	}
-	core := &Core{config: c, storage: s, applied: c.Start}
+	core := &Core{config: c, storage: s, applied: c.Start, backlog: backlog{entriesAtOnce: processEntries, bytesAtOnce: processBytes}}
 	s.offer = core.offer
 	core.knowMembers()
 	core.guard(func() error {
@@ -139,6 +155,7 @@ func New(c Config) (*Core, error) {
 			MaxSizePerMsg: maxMessageBytes, MaxCommittedSizePerReady: maxApplyBytes,
 			MaxInflightMsgs: maxInflightMessages, MaxInflightBytes: maxInflightBytes,
 			ReadOnlyOption: raft.ReadOnlySafe, DisableProposalForwarding: true, StepDownOnRemoval: true,
+			AsyncStorageWrites: true, // only so that applying may lag: a turn writes as it always did
 		})
 		return err
 	})
@@ -173,8 +190,12 @@ func (c *Core) Status() Status {
 // Tick says that a tick has passed.
 func (c *Core) Tick() {
 	c.ticks++
-	c.pursue()
-	c.guard(func() error { c.node.Tick(); return nil })
+	if c.waits() {
+		c.backlog.tick(c)
+	} else {
+		c.pursue()
+		c.guard(func() error { c.node.Tick(); return nil })
+	}
 	c.loseOffers()
 	if c.err == nil && c.ticks == c.lastWrite+markTicks {
 		if err := c.config.Log.Mark(); err != nil {
@@ -248,10 +269,17 @@ func (c *Core) Compact(free, most uint64) error {
 // reported, none follow.
 func (c *Core) Process() (out Output, err error) {
 	defer func() { c.count(out.Outcomes) }()
+	c.backlog.begin()
 	for c.err == nil {
 		c.beginRound()
 		if c.node.HasReady() {
 			c.turn(&out)
+			continue
+		}
+		if c.backlog.len() > 0 {
+			if c.applySome(&out); out.More {
+				break
+			}
 			continue
 		}
 		if c.campaign == nil {
@@ -261,13 +289,20 @@ func (c *Core) Process() (out Output, err error) {
 		c.campaign = nil
 	}
 	if c.err != nil {
+		out.More, out.Room = false, nil
 		c.proposals.end(&out)
 		return out, c.err
 	}
-	if c.leading() {
+	leading := c.leading()
+	if !leading {
+		c.proposals.open = false
+	}
+	if out.More { // what is committed is not reported as uncertain, and no tenure begins before it
+		return out, nil
+	}
+	if leading {
 		c.beginTenure()
 	} else {
-		c.proposals.open = false
 		c.proposals.end(&out)
 	}
 	c.proposals.endDropped(&out)
@@ -288,7 +323,7 @@ func (c *Core) turn(out *Output) {
 		c.term = ready.GetTerm()
 	}
 	c.proposals.place(ready.Entries)
-	messages := ready.Messages
+	messages, after := c.divide(ready.Messages)
 	if c.role.RaftState == raft.StateLeader && c.term == begun && ready.MustSync {
 		messages = c.sendEntries(messages)
 	}
@@ -296,14 +331,37 @@ func (c *Core) turn(out *Output) {
 		return
 	}
 	c.send(messages)
-	for _, e := range ready.CommittedEntries {
-		if c.apply(e, out); c.err != nil {
-			return
+	c.guard(func() error {
+		for _, m := range after {
+			_ = c.node.Step(m) // an error says that this node is no member any more
 		}
-	}
+		return nil
+	})
+	c.backlog.add(ready.CommittedEntries)
 	c.reads.confirm(c.config, ready.ReadStates)
 	c.reads.answer(c.applied.Index, out)
-	c.guard(func() error { c.node.Advance(ready); return nil })
+}
+
+// divide returns the messages to other nodes, in the order in which they are to be sent, and those
+// to this one: they say that what the turn writes is synced, and follow that.
+func (c *Core) divide(messages []*pb.Message) (others, own []*pb.Message) {
+	others = messages[:0:0]
+	for _, m := range messages {
+		switch m.GetTo() {
+		case raft.LocalApplyThread: // its entries are in Ready.CommittedEntries
+		case raft.LocalAppendThread:
+			for _, response := range m.GetResponses() {
+				if response.GetTo() == c.config.ID {
+					own = append(own, response)
+				} else {
+					others = append(others, response)
+				}
+			}
+		default:
+			others = append(others, m)
+		}
+	}
+	return others, own
 }
 
 // sendEntries sends the entries of a leader, before it syncs them itself, and returns the other

@@ -259,7 +259,9 @@ func FuzzStep(f *testing.F) {
 // anyMachine applies anything.
 type anyMachine struct{}
 
-func (anyMachine) Apply(uint64, uint64, []byte) error                    { return nil }
+func (anyMachine) Apply(uint64, uint64, []byte) error { return nil }
+func (anyMachine) Room() <-chan struct{}              { return nil }
+
 func (anyMachine) Configure(uint64, uint64, *pb.ConfState, string) error { return nil }
 
 func must[T any](v T, err error) T {

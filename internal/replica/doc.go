@@ -18,8 +18,18 @@
 //  1. sends new entries to the other nodes, if this one leads,
 //  2. writes the term, the vote and new entries to the log, and syncs it if there are any or
 //     the term or the vote has changed,
-//  3. sends the other messages,
-//  4. applies committed entries, and answers proposals and reads.
+//  3. sends the other messages.
+//
+// When no turn is left it applies committed entries, and answers proposals and reads. One Process
+// applies no more than some ten milliseconds' worth, and nothing while the state machine has no
+// room, such as memory ([StateMachine].Room). It then says that more is left (Output.More), and the
+// next one goes on. So a node answers heartbeats, votes, and acknowledges entries, however far its
+// state machine lags.
+//
+// A node that does not lead and has committed entries to apply asks for no votes: it could not
+// begin a tenure, perhaps never. It forgets a leader that was silent for 10 ticks, and votes for
+// others, like any follower. No tenure begins, and no proposal is reported as uncertain, before
+// all that is known to be committed is applied.
 //
 // C1. No message leaves before what it depends on is synced: a vote, or the acknowledgement of
 // an entry. The entries of a leader depend on its vote alone: the other nodes sync them while it

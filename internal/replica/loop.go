@@ -55,9 +55,11 @@ type Loop struct {
 	done     chan struct{}
 
 	// Of the goroutine of the loop alone.
-	tenure  Tenure    // that the proposer knows; zero if none
-	refused []Outcome // of proposals that the Core did not take: it has ended
-	calls   []*call   // that wait for what their requests lead to
+	tenure  Tenure          // that the proposer knows; zero if none
+	refused []Outcome       // of proposals that the Core did not take: it has ended
+	calls   []*call         // that wait for what their requests lead to
+	more    bool            // committed entries are left to apply,
+	room    <-chan struct{} // before this is closed or a tick has passed, if it is not nil
 
 	mu    sync.Mutex
 	inbox inbox
@@ -265,13 +267,27 @@ func (l *Loop) run() {
 	ticker := time.NewTicker(TickInterval)
 	defer ticker.Stop()
 	for tick := false; l.turn(tick); {
+		tick = l.await(ticker.C)
+	}
+}
+
+// await returns when there is something to take or to apply, and whether a tick has passed.
+func (l *Loop) await(ticks <-chan time.Time) (tick bool) {
+	if l.more && l.room == nil {
 		select {
-		case <-l.wake:
-			tick = false
-		case <-ticker.C:
-			tick = true
+		case <-ticks:
+			return true
+		default:
+			return false
 		}
 	}
+	select {
+	case <-l.wake:
+	case <-l.room:
+	case <-ticks:
+		return true
+	}
+	return false
 }
 
 // turn takes what has queued and lets the Core process it. It reports false when the
@@ -323,6 +339,7 @@ func (l *Loop) propose(p numbered) {
 // process lets the Core work, and tells callers what has come of it.
 func (l *Loop) process() bool {
 	out, err := l.core.Process()
+	l.more, l.room = out.More, out.Room
 	l.mu.Lock()
 	l.err = err
 	for _, id := range out.Reads {

@@ -31,13 +31,25 @@ type member struct {
 	tenure   Tenure // zero: none
 	outcomes []Outcome
 	deaf     bool
+	slow     time.Duration // Apply takes so long
+	room     chan struct{} // nil: it takes records
 }
 
 func (m *member) Apply(_, _ uint64, record []byte) error {
 	m.mu.Lock()
+	slow := m.slow
+	m.mu.Unlock()
+	time.Sleep(slow)
+	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.records = append(m.records, string(record))
 	return nil
+}
+
+func (m *member) Room() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.room
 }
 
 func (m *member) Configure(uint64, uint64, *pb.ConfState, string) error { return nil }
@@ -79,6 +91,13 @@ func (m *member) Send(messages []*pb.Message) {
 			loop.Deliver(proto.Clone(msg).(*pb.Message))
 		}
 	}
+}
+
+// listens sets whether messages come to a member, and leave it.
+func (m *member) listens(yes bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deaf = !yes
 }
 
 func (m *member) tenureNow() Tenure {

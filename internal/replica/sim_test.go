@@ -83,7 +83,7 @@ type counts struct {
 	Lost, Repeated, Compactions, Replaced, Paused, Cuts, RefusedMessages, Queued int
 	Configurations, Changes, RefusedChanges, Left, Removed                       int
 	Offers, Fetched, CutTransfers, Installed                                     int
-	Doubts, Forgotten                                                            int
+	Doubts, Forgotten, Lagged, Full                                              int
 }
 
 func (c *counts) all() []*int {
@@ -91,7 +91,7 @@ func (c *counts) all() []*int {
 		&c.Leaders, &c.Tenures, &c.Transfers, &c.Crashes, &c.CrashesInTurn, &c.Faults, &c.Damaged, &c.Stale,
 		&c.Lost, &c.Repeated, &c.Compactions, &c.Replaced, &c.Paused, &c.Cuts, &c.RefusedMessages, &c.Queued, &c.Configurations,
 		&c.Changes, &c.RefusedChanges, &c.Left, &c.Removed,
-		&c.Offers, &c.Fetched, &c.CutTransfers, &c.Installed, &c.Doubts, &c.Forgotten}
+		&c.Offers, &c.Fetched, &c.CutTransfers, &c.Installed, &c.Doubts, &c.Forgotten, &c.Lagged, &c.Full}
 }
 
 func (c *counts) add(o counts) {
@@ -125,6 +125,7 @@ type world struct {
 	loss  int // of 100 messages
 	twice int
 	calm  bool // nothing bad happens any more
+	lags  bool // one Process applies few entries
 
 	// reconfigures says that the configuration changes, and that no disk is damaged: the
 	// healthy ones might be too few.
@@ -209,6 +210,14 @@ func (m *machine) Apply(index, term uint64, record []byte) error {
 	w.at[r.id] = index
 	w.must(w.outcomes[r.id].Result != Dropped, "proposal %d was dropped, and is at index %d", r.id, index)
 	return nil
+}
+
+func (m *machine) Room() <-chan struct{} {
+	if !m.w.lags || m.w.calm || !m.w.chance(10) {
+		return nil
+	}
+	m.w.counts.Full++
+	return make(chan struct{})
 }
 
 func (m *machine) Configure(index, term uint64, conf *pb.ConfState, info string) error {
@@ -305,7 +314,10 @@ func newWorld(t *testing.T, seed uint64, size int) *world {
 
 func simulate(t *testing.T, seed uint64, trace bool) *world {
 	w := newWorld(t, seed, []int{5, 3, 3, 3, 5, 3, 3, 3, 1}[seed%9])
-	w.trace, w.calm, w.reconfigures = trace, false, seed%3 == 0
+	w.trace, w.calm, w.reconfigures, w.lags = trace, false, seed%3 == 0, true
+	for _, n := range w.nodes {
+		n.lag()
+	}
 	w.loss, w.twice = w.rng.IntN(8), w.rng.IntN(15)
 	for range simSteps {
 		w.step()
@@ -347,9 +359,17 @@ func (n *simNode) start() {
 	n.machine = &m
 	n.core, err = New(Config{ID: n.id, Boot: n.boots, Log: log, Group: simGroup, Start: m.at, Machine: n.machine, Transport: n, Checkpoints: n})
 	w.must(err == nil, "node %d: %v", n.id, err)
+	n.lag()
 	n.fetches, n.serves = nil, nil
 	n.tenure, n.queue, n.reported, n.reads, n.paused = Tenure{}, nil, nil, map[uint64]uint64{}, false
 	w.checkLog(n)
+}
+
+// lag lets one Process of a node apply few entries.
+func (n *simNode) lag() {
+	if n.w.lags {
+		n.core.backlog.entriesAtOnce = 1 + n.w.rng.IntN(4)
+	}
 }
 
 // crash ends a node as power loss does, or kill -9.
@@ -447,8 +467,10 @@ func (w *world) checkLeader(n *simNode, term uint64) {
 // process lets the Core of a node do its work, and checks what it reports.
 func (n *simNode) process() {
 	w := n.w
-	n.dirty = false
 	out, err := n.core.Process()
+	if n.dirty = out.More; out.More {
+		w.counts.Lagged++
+	}
 	for _, o := range out.Outcomes {
 		w.must(len(n.reported) > 0 && n.reported[0] == o.ID, "outcome %+v of node %d, expected are %v", o, n.id, n.reported)
 		n.reported = n.reported[1:]
@@ -486,6 +508,13 @@ func (n *simNode) process() {
 		w.must(s.Leading && s.Term == t.Term && len(n.reported) == 0, "tenure %+v of node %d began with %v under way", t, n.id, n.reported)
 		n.tenure, n.number = t, n.machine.number
 		w.counts.Tenures++
+	}
+}
+
+// processAll is process until nothing is left to apply. The state machine has room.
+func (n *simNode) processAll() {
+	for n.dirty = true; n.dirty && n.core != nil; {
+		n.process()
 	}
 }
 
@@ -916,17 +945,15 @@ func (w *world) settle(done func() bool) {
 				n.core.Tick()
 				n.transfer()
 			}
-			if n.core != nil {
-				n.process()
-			}
+			n.processAll()
 		}
 		for len(w.net) > 0 {
 			for range len(w.net) {
 				w.deliver(0)
 			}
 			for _, n := range w.nodes {
-				if n.core != nil && n.dirty {
-					n.process()
+				if n.dirty {
+					n.processAll()
 				}
 			}
 		}

@@ -114,7 +114,9 @@
 // A leader hands the leadership over when each write and sync of its log has taken over half a
 // second for ten seconds on end, or when its disk is nearly full so that the store refuses
 // puts: before the node ends because its log cannot be written. It does so once a minute at most.
-// A follower goes on in both cases.
+// A follower goes on in both cases. While its memtables are full, since flushes are slow or fail, it
+// acknowledges entries, votes and answers heartbeats, and applies the entries when there is memory.
+// Until then its reads wait, and it does not stand for election.
 //
 // # Durability
 //

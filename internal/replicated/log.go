@@ -334,6 +334,9 @@ type stateMachine struct {
 	member engine.Member
 }
 
+// Room implements replica.StateMachine.
+func (s stateMachine) Room() <-chan struct{} { return s.member.Room() }
+
 // Apply implements replica.StateMachine.
 func (s stateMachine) Apply(index, term uint64, record []byte) error {
 	return s.member.Apply(index, term, record)
