@@ -24,7 +24,8 @@ const (
 	maxMessages     = 4096
 	maxQueuedBytes  = 64 << 20 // of messages
 	maxWaitingReads = 1 << 16
-	maxCalls        = 64 // of Reconfigure, TransferTo and Members
+	maxGivenUpReads = 1 << 10 // that the Core keeps, and as many more as there are others
+	maxCalls        = 64      // of Reconfigure, TransferTo and Members
 )
 
 // ErrNoRoom says that MaxUncommittedBytes are proposed and have no outcome. Nothing has
@@ -192,7 +193,7 @@ func (l *Loop) Propose(t Tenure, record []byte) (id uint64, err error) {
 func (l *Loop) Read(ctx context.Context) error {
 	answered, begun := make(chan struct{}), time.Now() // before the leader is asked: see Fresh
 	l.mu.Lock()
-	if err := l.err; err != nil || len(l.waiting) >= maxWaitingReads {
+	if err := l.err; err != nil || len(l.waiting) >= maxWaitingReads || len(l.inbox.reads) >= maxWaitingReads {
 		l.mu.Unlock()
 		if err == nil {
 			err = &kv.OverloadError{Reason: "reads_waiting", RetryAfter: TickInterval}
@@ -295,7 +296,7 @@ func (l *Loop) await(ticks <-chan time.Time) (tick bool) {
 // the leader is there.
 func (l *Loop) turn(tick bool) bool {
 	l.mu.Lock()
-	in, stopping := l.inbox, l.stopping
+	in, stopping, wait := l.inbox, l.stopping, len(l.waiting)
 	l.inbox = inbox{}
 	l.mu.Unlock()
 	for _, m := range in.messages {
@@ -309,6 +310,9 @@ func (l *Loop) turn(tick bool) bool {
 	}
 	for _, id := range in.reads {
 		_ = l.core.Read(id)
+	}
+	if l.core.reads.held() > 2*wait+maxGivenUpReads {
+		l.forgetReads()
 	}
 	for _, c := range in.calls {
 		l.begin(c)
@@ -327,6 +331,13 @@ func (l *Loop) turn(tick bool) bool {
 		l.mu.Unlock()
 	}
 	return goesOn
+}
+
+// forgetReads lets the Core forget the reads whose callers have given up.
+func (l *Loop) forgetReads() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.core.reads.forget(func(id uint64) bool { _, waits := l.waiting[id]; return waits })
 }
 
 // propose hands a proposal to the Core. Once that has ended, the record is in no log.

@@ -32,7 +32,8 @@ type confirmedRound struct {
 }
 
 // Read asks for a linearizable read of the state machine. Process reports the id, which is
-// the caller's own, when the state machine may be read. The caller bounds how many reads wait.
+// the caller's own, when the state machine may be read. The caller bounds how many reads wait, and
+// calls forget for those that were given up.
 //
 // Errors: what ended the Core. Reads without an answer then never get one.
 func (c *Core) Read(id uint64) error {
@@ -82,6 +83,35 @@ func (r *reads) answer(applied uint64, out *Output) {
 		}
 	}
 	r.confirmed = waiting
+}
+
+// held returns how many reads have no answer.
+func (r *reads) held() int {
+	n := len(r.waiting) + len(r.round)
+	for _, c := range r.confirmed {
+		n += len(c.reads)
+	}
+	return n
+}
+
+// forget drops the reads for which waits is false. A round without reads is none.
+func (r *reads) forget(waits func(id uint64) bool) {
+	kept := func(ids []uint64) (left []uint64) {
+		for _, id := range ids {
+			if waits(id) {
+				left = append(left, id)
+			}
+		}
+		return left
+	}
+	r.waiting, r.round = kept(r.waiting), kept(r.round)
+	var confirmed []confirmedRound
+	for _, c := range r.confirmed {
+		if c.reads = kept(c.reads); len(c.reads) > 0 {
+			confirmed = append(confirmed, c)
+		}
+	}
+	r.confirmed = confirmed
 }
 
 // readContext identifies one request for a round.
