@@ -64,6 +64,8 @@ func (a *app) clusterRecover(data string, yes bool) error {
 		return usagef("--data %s is no node of a cluster", data)
 	case err != nil:
 		return err
+	case plan.Unfinished && !yes:
+		return usagef("nothing was changed; add --yes to finish the change that makes node %d the only one of cluster %016x", node.Node, node.Cluster)
 	case len(plan.Others) == 0:
 		_, err = fmt.Fprintf(a.out, "start it: kvd serve --cluster --data %s\n", data)
 	case !yes:
@@ -77,6 +79,10 @@ func (a *app) clusterRecover(data string, yes bool) error {
 // writeRecovery prints what a recovery is about to do, and what it may lose.
 func writeRecovery(w io.Writer, n *descriptor.Node, p *replica.Recovery) {
 	fmt.Fprintf(w, "node %d of cluster %016x: the newest entry of its log is %d, of term %d\n", n.Node, n.Cluster, p.Last, p.Term)
+	if p.Unfinished {
+		fmt.Fprintln(w, "the changes that make it the only node are in its log, and do not count as committed yet: a recovery was interrupted")
+		return
+	}
 	if len(p.Others) == 0 {
 		fmt.Fprintln(w, "it is the only node of the cluster already")
 		return

@@ -74,7 +74,8 @@
 // successor. A mark notes how far the log is synced, or which segment is the lowest. A Write
 // is laid out as snapshot, hard state, entries, so that the term on the disk is never below
 // that of an entry. If a crash keeps the hard state and drops the entries, the commit index
-// is lowered to the last entry; a lower one is always right.
+// is lowered to the last entry; a lower one is right, as what is left was committed: a commit index
+// that makes entries count as committed by itself is written after them ([Log.Write] has synced them).
 //
 // # Torn or damaged
 //

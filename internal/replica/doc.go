@@ -154,7 +154,9 @@
 //
 // A group that has lost a majority of its voters for ever elects no leader any more. An operator
 // can make one node that is left the only voter ([PlanRecovery]): everything in its log then
-// counts as committed, and entries after it take the other nodes out, one by one. This breaks the
+// counts as committed, and entries after it take the other nodes out, one by one. They are durable
+// before the commit index counts them, so a recovery that is interrupted has changed nothing that is
+// committed, and can be repeated. This breaks the
 // promises of the consensus: what the lost nodes had acknowledged, and is not in that log, is
 // gone. The changes tell the state machines that it is a recovery, and which: two nodes that were both
 // recovered have two histories.

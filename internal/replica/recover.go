@@ -19,9 +19,12 @@ type Recovery struct {
 	Last      uint64 // its index
 	Committed uint64 // up to here the node knows entries to be committed; those after it will count as that
 	Others    []uint64
-	info      []byte
-	entries   []*pb.Entry
-	hard      *pb.HardState
+	// Unfinished says that the changes which take the others out are in the log, and count as
+	// committed only after Recover: an earlier one was interrupted.
+	Unfinished bool
+	info       []byte
+	entries    []*pb.Entry
+	term       uint64 // that the node begins with them
 }
 
 // PlanRecovery plans how to make a node the only one of its group, after a majority of the others
@@ -50,6 +53,10 @@ func PlanRecovery(log *raftlog.Log, group uint32, id uint64, start Position, inf
 	if r.Term, err = s.Term(last); err != nil {
 		return nil, err
 	}
+	committed, err := s.confAfter(conf, start.Index, r.Committed)
+	if err != nil {
+		return nil, err
+	}
 	if conf, err = s.confAfter(conf, start.Index, last); err != nil {
 		return nil, err
 	}
@@ -57,6 +64,7 @@ func PlanRecovery(log *raftlog.Log, group uint32, id uint64, start Position, inf
 		return nil, fmt.Errorf("%w: node %d is not in the group, as its log says", kv.ErrInvalidArgument, id)
 	}
 	r.plan(id, conf, hard.GetTerm()+1)
+	r.Unfinished = len(r.Others) == 0 && len(allOf(committed)) > 1
 	return r, nil
 }
 
@@ -120,8 +128,7 @@ func (r *Recovery) plan(id uint64, conf *pb.ConfState, term uint64) {
 			r.add(term, &pb.ConfChangeSingle{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: &other})
 		}
 	}
-	commit := r.Last + uint64(len(r.entries))
-	r.hard = &pb.HardState{Term: &term, Commit: &commit}
+	r.term = term
 }
 
 // add adds an entry with a change; nil leaves a joint configuration.
@@ -135,7 +142,16 @@ func (r *Recovery) add(term uint64, change *pb.ConfChangeSingle) {
 	r.entries = append(r.entries, &pb.Entry{Index: &index, Term: &term, Type: pb.EntryConfChangeV2.Enum(), Data: data})
 }
 
-// Recover writes what was planned, durably.
+// Recover writes what was planned, durably: first the changes, and then that all counts as committed.
+// If both were one write, a crash could keep the commit index and drop the changes: the node would
+// hold for committed what others may have replaced, and nothing would say that it was recovered.
 func (r *Recovery) Recover(log *raftlog.Log, group uint32) error {
-	return log.Write(true, raftlog.Update{Group: group, Entries: r.entries, HardState: r.hard})
+	err := log.Write(true, raftlog.Update{
+		Group: group, Entries: r.entries, HardState: &pb.HardState{Term: &r.term, Commit: &r.Committed},
+	})
+	if err != nil {
+		return err
+	}
+	all := r.Last + uint64(len(r.entries))
+	return log.Write(true, raftlog.Update{Group: group, HardState: &pb.HardState{Term: &r.term, Commit: &all}})
 }

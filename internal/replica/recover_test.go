@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"math"
 	"slices"
 	"syscall"
 	"testing"
@@ -177,4 +178,77 @@ func TestBootstrapWithAStateOnABadDisk(t *testing.T) {
 		require.ErrorIs(t, log.Err(), kv.ErrFailed)
 		_ = log.Close() // it has failed
 	}
+}
+
+// The power fails at any byte that a recovery writes. The node then counts as committed what it did
+// before, unless all changes that make it the only one are in its log; and it can be recovered again.
+func TestARecoveryThatStopsAtAnyByte(t *testing.T) {
+	w, n, last := lone(t)
+	term := must(n.log.Group(simGroup).Term(last))
+	n.appendEntry(t, entry(last+1, term, pb.EntryNormal, nil)) // it does not know that this is committed
+	disk := n.disk.CrashImage(vfs.DropAll, nil)
+	plan := func(log *raftlog.Log) *Recovery { return must(PlanRecovery(log, simGroup, n.id, n.durable.at, "told")) }
+	before := plan(n.log).Committed
+	require.LessOrEqual(t, before, last)
+	stopped := map[bool]int{} // by whether all changes were in the log
+	recoverAt := func(op, short int) (ended bool) {
+		n.disk = disk.CrashImage(vfs.KeepAll, nil)
+		n.fs = faultfs.Wrap(n.disk, nil)
+		log := must2(raftlog.Open(n.logOptions(n.fs, false)))
+		r := plan(log)
+		n.fs.SetInjector(faultfs.At(op, true, faultfs.Fault{Err: syscall.EIO, Short: short}, faultfs.OnKind(faultfs.Write, faultfs.Sync)))
+		err := r.Recover(log, simGroup)
+		image := n.disk.CrashImage(vfs.KeepAll, nil)
+		_ = log.Close() // it may have failed
+		log = must2(raftlog.Open(n.logOptions(image, false)))
+		found := plan(log)
+		whole := len(found.Others) == 0
+		if !whole {
+			require.Equal(t, before, found.Committed, "write or sync %d stopped after %d bytes", op, short)
+		}
+		require.NoError(t, found.Recover(log, simGroup))
+		again := plan(log)
+		require.Empty(t, again.Others)
+		require.False(t, again.Unfinished)
+		require.Equal(t, again.Last, again.Committed)
+		require.NoError(t, log.Close())
+		if err != nil {
+			stopped[whole]++
+		}
+		return err == nil
+	}
+	for op := 0; !recoverAt(op, 0); op++ {
+		for short := 1; short < 400; short += 3 {
+			recoverAt(op, short)
+		}
+	}
+	require.NotZero(t, stopped[true])
+	require.NotZero(t, stopped[false])
+
+	// All changes are in the log, and are not committed yet: the plan says so.
+	require.True(t, recoverAt(math.MaxInt, 0))
+	n.disk = disk.CrashImage(vfs.KeepAll, nil)
+	n.fs = faultfs.Wrap(n.disk, nil)
+	n.log = must2(raftlog.Open(n.logOptions(n.fs, false)))
+	r := plan(n.log)
+	n.fs.SetInjector(faultfs.FailAt(2, syscall.EIO, true, faultfs.OnKind(faultfs.Write, faultfs.Sync)))
+	require.ErrorIs(t, r.Recover(n.log, simGroup), syscall.EIO)
+	_ = n.log.Close() // it has failed
+	n.log = must2(raftlog.Open(n.logOptions(n.disk, false)))
+	r = plan(n.log)
+	require.True(t, r.Unfinished)
+	require.Empty(t, r.Others)
+	require.Equal(t, before, r.Committed)
+	require.NoError(t, r.Recover(n.log, simGroup))
+	require.NoError(t, n.log.Close())
+	n.start()
+	w.settle(func() bool { return n.core.Status().Leading })
+	require.Equal(t, []uint64{n.id}, n.machine.at.Conf.GetVoters())
+}
+
+func must2[T, U any](v T, _ U, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
