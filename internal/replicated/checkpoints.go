@@ -64,6 +64,8 @@ type Event struct {
 //	    its transfer (peer).
 //	K2. At most one checkpoint is fetched. Until all of it is durable and the log begins at its
 //	    position, the store and its part of the log stay as they are.
+//	K3. No file is read, written or removed under mu: the loop of the consensus takes it in ticks. A
+//	    checkpoint is released, and what was fetched is removed, after that.
 type checkpoints struct {
 	log *Log
 	fs  vfs.FS
@@ -83,6 +85,7 @@ type checkpoints struct {
 	fetchAt  time.Time
 	failed   int // transfers in a row
 	cleaning *time.Timer
+	removing bool // what was fetched; no offer is taken meanwhile
 }
 
 // offer is a checkpoint that other nodes can fetch.
@@ -117,12 +120,13 @@ func (c *checkpoints) stop() {
 	if c.cleaning != nil {
 		c.cleaning.Stop()
 	}
-	if c.current != nil {
-		c.current.lease.Stop()
-		c.current.checkpoint.Release()
-		c.current = nil
-	}
+	last := c.current
+	c.current = nil
 	c.mu.Unlock()
+	if last != nil {
+		last.lease.Stop()
+		last.checkpoint.Release()
+	}
 	c.end()
 	c.running.Wait()
 }
@@ -159,20 +163,21 @@ func (c *checkpoints) Offer(good func(replica.Position) bool) (replica.Position,
 func (c *checkpoints) make() {
 	begin := time.Now()
 	o, err := c.newOffer()
+	var unused *offer
 	c.mu.Lock()
 	c.making, c.makeAt = false, time.Now().Add(makePause)
 	switch {
 	case err != nil:
 		c.makeAt = time.Now().Add(failPause)
 	case c.stopped:
-		o.checkpoint.Release()
-		err = kv.ErrClosed
+		unused, err = o, kv.ErrClosed
 	default:
-		c.dropLocked(c.current)
+		unused = c.dropLocked()
 		o.lease = time.AfterFunc(offerLease, func() { c.leaseEnded(o) })
 		c.current = o
 	}
 	c.mu.Unlock()
+	unused.release()
 	if err == nil {
 		c.report(Event{What: "checkpoint made for a node that lags", Index: o.at.Index, Took: time.Since(begin)})
 	} else if !errors.Is(err, kv.ErrClosed) && c.life.Err() == nil {
@@ -199,20 +204,31 @@ func (c *checkpoints) newOffer() (*offer, error) {
 // leaseEnded drops an offer that no node fetches.
 func (c *checkpoints) leaseEnded(o *offer) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	var unused *offer
 	if c.current == o && len(o.fetchers) == 0 {
-		c.dropLocked(o)
-		c.current = nil
+		unused = c.dropLocked()
 	}
+	c.mu.Unlock()
+	unused.release()
 }
 
-// dropLocked takes an offer back. Those that fetch it go on.
-func (c *checkpoints) dropLocked(o *offer) {
+// dropLocked takes the offer back. Those that fetch it go on; if there are none, the caller releases
+// the offer that is returned when it has unlocked.
+func (c *checkpoints) dropLocked() (unused *offer) {
+	o := c.current
+	c.current = nil
 	if o == nil {
-		return
+		return nil
 	}
-	o.lease.Stop()
-	if len(o.fetchers) == 0 {
+	if o.lease.Stop(); len(o.fetchers) > 0 {
+		return nil
+	}
+	return o
+}
+
+// release lets go of the files of an offer; nil: of none. It may remove many.
+func (o *offer) release() {
+	if o != nil {
 		o.checkpoint.Release()
 	}
 }
@@ -272,12 +288,14 @@ func (t *Transfer) Release() {
 	if o.fetchers[t.node]--; o.fetchers[t.node] == 0 {
 		delete(o.fetchers, t.node)
 	}
+	var unused *offer
 	if len(o.fetchers) == 0 && c.current == o {
 		o.lease.Reset(offerLease)
 	} else if len(o.fetchers) == 0 {
-		o.checkpoint.Release()
+		unused = o
 	}
 	c.mu.Unlock()
+	defer unused.release()
 	if loop := c.log.running(); loop != nil {
 		loop.Sent(t.node, whole)
 	}
@@ -292,7 +310,7 @@ func (t *Transfer) Release() {
 func (c *checkpoints) Fetch(from uint64, at replica.Position, token []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fetching || c.stopped || time.Now().Before(c.fetchAt) {
+	if c.fetching || c.removing || c.stopped || time.Now().Before(c.fetchAt) {
 		return
 	}
 	c.fetching = true
@@ -374,11 +392,20 @@ func (c *checkpoints) cleanLaterLocked() {
 	c.cleaning = time.AfterFunc(keepIncoming, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.fetching || c.stopped {
-			return
-		}
-		if err := backup.RemoveIncoming(c.fs, c.dir); err != nil {
-			c.report(Event{What: "removing what was fetched of a checkpoint", Err: err})
+		if !c.fetching && !c.stopped {
+			c.removing = true
+			c.goLocked(c.removeIncoming)
 		}
 	})
+}
+
+// removeIncoming removes what was fetched.
+func (c *checkpoints) removeIncoming() {
+	err := backup.RemoveIncoming(c.fs, c.dir)
+	c.mu.Lock()
+	c.removing = false
+	c.mu.Unlock()
+	if err != nil {
+		c.report(Event{What: "removing what was fetched of a checkpoint", Err: err})
+	}
 }

@@ -1,0 +1,88 @@
+package replicated
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// freed reports whether a mutex is free, or becomes so while the caller waits for nothing.
+func freed(mu *sync.Mutex) bool {
+	for range 10_000 {
+		if mu.TryLock() {
+			mu.Unlock()
+			return true
+		}
+		runtime.Gosched()
+	}
+	return false
+}
+
+// The loop of the consensus asks for checkpoints. So no file is removed under their lock: neither
+// those of a checkpoint that is on offer no more, nor what was fetched and is not installed.
+func TestNoFileIsRemovedUnderTheLockOfTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var disks []*faultfs.FS // in the order of the nodes
+		c := startCluster(t, 3, func(o *engine.Options) {
+			smallLog(o)
+			disks = append(disks, faultfs.Wrap(o.FS, nil))
+			o.FS = disks[len(disks)-1]
+		})
+		defer c.stop()
+		var mu sync.Mutex
+		var locked []string
+		removed := map[string]int{}
+		for i, n := range c.nodes {
+			checkpoints := n.log.checkpoints
+			disks[i].SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+				if op.Kind != faultfs.Remove {
+					return faultfs.Fault{}
+				}
+				free := freed(&checkpoints.mu)
+				mu.Lock()
+				defer mu.Unlock()
+				what := "table"
+				if strings.Contains(op.Name, "incoming") {
+					what = "incoming"
+				}
+				if removed[what]++; !free {
+					locked = append(locked, op.Name)
+				}
+				return faultfs.Fault{}
+			}))
+		}
+		leader := c.leader()
+		n := c.nodes[leader.id%3]
+		c.cutOff(n.id)
+		c.giveUpLog(1)
+		fetched := 0
+		c.onFetch(func(_, _ uint64, _ string) error {
+			if fetched++; fetched > 3 {
+				return errors.New("the connection is lost")
+			}
+			return nil
+		})
+		c.lose(nil)
+		for c.happened("checkpoint of a node", true) == 0 {
+			time.Sleep(time.Second)
+		}
+		c.cutOff(n.id)
+		require.NoError(t, leader.store.CompactAll(t.Context()))
+		time.Sleep(2 * offerLease)
+		time.Sleep(2 * keepIncoming)
+		mu.Lock()
+		defer mu.Unlock()
+		require.NotZero(t, removed["table"])
+		require.NotZero(t, removed["incoming"])
+		require.Empty(t, locked)
+	})
+}
