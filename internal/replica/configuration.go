@@ -267,7 +267,7 @@ func (c *Core) Transfer(to uint64) error {
 		return refuse("that is no voter")
 	case !c.recent(to):
 		return refuse("that does not answer")
-	case c.changing != Tenure{} && c.changing == c.proposals.tenure:
+	case c.changing != Tenure{} && c.changing == c.proposals.tenure || joint(c.applied.Conf):
 		return fmt.Errorf("%w: a change of the configuration is under way; ask again when it is applied", ErrBusy)
 	}
 	c.guard(func() error { c.node.TransferLeader(to); return nil })

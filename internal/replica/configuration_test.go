@@ -356,3 +356,64 @@ func TestLoopTransferThatFails(t *testing.T) {
 		stop(t, group)
 	})
 }
+
+// A leader that was elected in the middle of a change does not transfer the leadership before it has
+// left the joint configuration: the library would drop its proposal to leave, and repeat it only with
+// the next entry.
+func TestNoTransferInAJointConfiguration(t *testing.T) {
+	w := newWorld(t, 1, 5)
+	former := w.leader()
+	n := w.follower(former)
+	demoted := []uint64{w.follower(n).id, w.follower(w.follower(n)).id}
+	require.True(t, w.change(former, Change{Demote, demoted[0]}, Change{Demote, demoted[1]}))
+	former.process()
+	for !joint(n.core.applied.Conf) {
+		require.NotEmpty(t, w.net)
+		w.deliver(0)
+		for _, m := range w.nodes {
+			if m.dirty {
+				m.process()
+			}
+		}
+	}
+	w.net = nil
+	w.isolate(former)
+	w.onSend = func(from *simNode, m *pb.Message) { // it leads, and nothing that it sends is acknowledged
+		if from == n && m.GetType() == pb.MsgApp {
+			w.isolate(n)
+		}
+	}
+	for tick := 0; !n.core.Status().Leading; tick++ {
+		require.Less(t, tick, 100)
+		n.core.Tick()
+		if tick < electionTicks { // the others do not ask for votes, and do not hold to the leader of before
+			for _, m := range w.nodes {
+				if m != n && m != former {
+					m.core.Tick()
+				}
+			}
+		}
+		n.dirty = true
+		for again := true; again; {
+			again = false
+			for _, m := range w.nodes {
+				if m.dirty && m != former {
+					m.process()
+					again = true
+				}
+			}
+			for len(w.net) > 0 {
+				w.deliver(0)
+				again = true
+			}
+		}
+	}
+	require.True(t, joint(n.core.applied.Conf))
+	for _, m := range w.nodes {
+		if m != n && m != former && n.core.recent(m.id) && slices.Contains(n.core.applied.Conf.GetVoters(), m.id) {
+			require.ErrorIs(t, n.core.Transfer(m.id), ErrBusy)
+			return
+		}
+	}
+	require.Fail(t, "no voter answers")
+}
