@@ -28,16 +28,19 @@ type Recovery struct {
 }
 
 // PlanRecovery plans how to make a node the only one of its group, after a majority of the others
-// was lost for ever. It changes nothing. start is where the state machine stands, and info is what the
-// state machines are told with the changes: see StateMachine.Configure.
+// was lost for ever. It changes nothing. start and newest are where the state machine stands: see Config.
+// info is what the state machines are told with the changes: see StateMachine.Configure.
 //
 // Everything in the log of the node then counts as committed, and entries after it take the
 // other nodes out. What the others had acknowledged, and is not in this log, is lost. If one of
 // them comes back with its old log, the two have different histories.
 //
-// Errors: kv.ErrCorrupt if the log and start do not fit together; those of the log.
-func PlanRecovery(log *raftlog.Log, group uint32, id uint64, start Position, info string) (*Recovery, error) {
+// Errors: kv.ErrCorrupt if the log and a Position do not fit together; those of the log.
+func PlanRecovery(log *raftlog.Log, group uint32, id uint64, start, newest Position, info string) (*Recovery, error) {
 	s, err := newStorage(log.Group(group), start)
+	if err == nil {
+		err = s.reaches(newest)
+	}
 	if err != nil {
 		return nil, err
 	}

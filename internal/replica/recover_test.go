@@ -41,15 +41,15 @@ func TestRecoveryFromALostMajority(t *testing.T) {
 			_, err := n.core.Process()
 			require.ErrorIs(t, err, kv.ErrClosed)
 
-			_, err = PlanRecovery(n.log, simGroup, 9, n.durable.at, "")
+			_, err = PlanRecovery(n.log, simGroup, 9, n.durable.at, Position{}, "")
 			require.ErrorIs(t, err, kv.ErrInvalidArgument, "no member")
-			r, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, "told")
+			r, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, Position{}, "told")
 			require.NoError(t, err)
 			require.Equal(t, last, r.Last)
 			require.Len(t, r.Others, 2)
 			require.False(t, slices.Contains(r.Others, n.id))
 			require.NoError(t, r.Recover(n.log, simGroup))
-			again, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, "")
+			again, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, Position{}, "")
 			require.NoError(t, err)
 			require.Empty(t, again.Others)
 			require.Empty(t, again.entries, "nothing is left to do")
@@ -102,7 +102,7 @@ func TestRecoveryInTheMiddleOfAChange(t *testing.T) {
 	}
 	joins := must(proto.Marshal(&pb.ConfChangeV2{Changes: changes}))
 	n.appendEntry(t, entry(last+1, term, pb.EntryConfChangeV2, joins))
-	r, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, "told")
+	r, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, Position{}, "told")
 	require.NoError(t, err)
 	require.Equal(t, last+1, r.Last)
 	require.Len(t, r.entries, 3, "one leaves the joint configuration")
@@ -120,14 +120,20 @@ func TestRecoveryOfABadLog(t *testing.T) {
 	t.Run("a change that cannot be decoded", func(t *testing.T) {
 		_, n, last := lone(t)
 		n.appendEntry(t, entry(last+1, must(n.log.Group(simGroup).Term(last)), pb.EntryConfChangeV2, []byte("\xff")))
-		_, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, "")
+		_, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, Position{}, "")
 		require.ErrorIs(t, err, kv.ErrCorrupt)
 	})
 	t.Run("another history", func(t *testing.T) {
 		_, n, _ := lone(t)
 		other := n.durable.at
 		other.Term++
-		_, err := PlanRecovery(n.log, simGroup, n.id, other, "")
+		_, err := PlanRecovery(n.log, simGroup, n.id, other, Position{}, "")
+		require.ErrorIs(t, err, kv.ErrCorrupt)
+	})
+	t.Run("the log has lost what a part of the state machine has saved", func(t *testing.T) {
+		_, n, last := lone(t)
+		newest := Position{Index: last + 1, Term: n.durable.at.Term}
+		_, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, newest, "")
 		require.ErrorIs(t, err, kv.ErrCorrupt)
 	})
 	t.Run("a disk that cannot be read", func(t *testing.T) {
@@ -137,16 +143,16 @@ func TestRecoveryOfABadLog(t *testing.T) {
 			n.appendEntry(t, entry(last+1+i, term, pb.EntryNormal, make([]byte, 100)))
 		}
 		n.fs.SetInjector(faultfs.FailAt(0, syscall.EIO, true, faultfs.OnKind(faultfs.Read)))
-		_, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, "")
+		_, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, Position{}, "")
 		require.ErrorIs(t, err, syscall.EIO)
 	})
 	t.Run("a disk that cannot be written", func(t *testing.T) {
 		_, n, _ := lone(t)
-		r, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, "")
+		r, err := PlanRecovery(n.log, simGroup, n.id, n.durable.at, Position{}, "")
 		require.NoError(t, err)
 		n.fs.SetInjector(faultfs.FailAt(0, syscall.ENOSPC, true, faultfs.OnKind(faultfs.Write)))
 		require.ErrorIs(t, r.Recover(n.log, simGroup), syscall.ENOSPC)
-		_, err = PlanRecovery(n.log, simGroup, n.id, n.durable.at, "")
+		_, err = PlanRecovery(n.log, simGroup, n.id, n.durable.at, Position{}, "")
 		require.ErrorIs(t, err, kv.ErrFailed, "the log has ended")
 	})
 }
@@ -187,7 +193,9 @@ func TestARecoveryThatStopsAtAnyByte(t *testing.T) {
 	term := must(n.log.Group(simGroup).Term(last))
 	n.appendEntry(t, entry(last+1, term, pb.EntryNormal, nil)) // it does not know that this is committed
 	disk := n.disk.CrashImage(vfs.DropAll, nil)
-	plan := func(log *raftlog.Log) *Recovery { return must(PlanRecovery(log, simGroup, n.id, n.durable.at, "told")) }
+	plan := func(log *raftlog.Log) *Recovery {
+		return must(PlanRecovery(log, simGroup, n.id, n.durable.at, Position{}, "told"))
+	}
 	before := plan(n.log).Committed
 	require.LessOrEqual(t, before, last)
 	stopped := map[bool]int{} // by whether all changes were in the log

@@ -130,7 +130,7 @@ func (l *Log) Start(at, newest *engine.Position, m engine.Member) error {
 		return err
 	}
 	if l.config.Recover != nil {
-		return l.recoverAlone(start)
+		return l.recoverAlone(start, newestOf(newest))
 	}
 	machine := stateMachine{l, m}
 	if err := machine.configure(start.Index, start.Term, conf); err != nil {
@@ -138,9 +138,7 @@ func (l *Log) Start(at, newest *engine.Position, m engine.Member) error {
 	}
 	c := replica.Config{
 		ID: l.config.Node, Boot: l.boot, Log: l.file, Group: Group, Start: start, Machine: machine, Transport: l.config.Transport,
-	}
-	if newest != nil {
-		c.Newest = replica.Position{Index: newest.Index, Term: newest.Term}
+		Newest: newestOf(newest),
 	}
 	if l.config.Files != nil {
 		l.checkpoints.start(m)
@@ -163,12 +161,20 @@ func (l *Log) Start(at, newest *engine.Position, m engine.Member) error {
 	return nil
 }
 
+// newestOf returns the highest place that a partition has saved, for replica; zero: there is none.
+func newestOf(at *engine.Position) replica.Position {
+	if at == nil {
+		return replica.Position{}
+	}
+	return replica.Position{Index: at.Index, Term: at.Term}
+}
+
 // ErrRecovery ends the start of a node that was opened for Config.Recover.
 var ErrRecovery = errors.New("the node was opened to be made the only one of its cluster")
 
 // recoverAlone makes this node the only one, if Config.Recover says so.
-func (l *Log) recoverAlone(start replica.Position) error {
-	plan, err := replica.PlanRecovery(l.file, Group, l.config.Node, start, encodeRecovered(l.config.Recovered))
+func (l *Log) recoverAlone(start, newest replica.Position) error {
+	plan, err := replica.PlanRecovery(l.file, Group, l.config.Node, start, newest, encodeRecovered(l.config.Recovered))
 	if err != nil {
 		return err
 	}
