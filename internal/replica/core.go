@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -114,6 +115,7 @@ type Core struct {
 	applied   Position
 
 	backlog backlog
+	advance advance
 
 	// campaign is a message of the leader that tells this node to campaign. It waits until all
 	// is applied: the library ignores it while a configuration change is not.
@@ -197,6 +199,7 @@ func (c *Core) Tick() {
 		c.guard(func() error { c.node.Tick(); return nil })
 	}
 	c.loseOffers()
+	c.giveUpIfStuck()
 	if c.err == nil && c.ticks == c.lastWrite+markTicks {
 		if err := c.config.Log.Mark(); err != nil {
 			c.fail(err)
@@ -216,6 +219,9 @@ func (c *Core) Step(m *pb.Message) error {
 		return fmt.Errorf("%w: this node takes no checkpoints", kv.ErrInvalidArgument)
 	}
 	c.guard(func() error {
+		if m.GetTerm() <= c.term && c.loses(m) {
+			return nil
+		}
 		if saysNothing(m) && m.GetTerm() <= c.node.BasicStatus().GetTerm() {
 			return nil
 		}
@@ -380,6 +386,9 @@ func (c *Core) sendEntries(messages []*pb.Message) (others []*pb.Message) {
 }
 
 func (c *Core) send(messages []*pb.Message) {
+	if c.advance.silent {
+		messages = slices.DeleteFunc(slices.Clone(messages), c.loses)
+	}
 	if len(messages) > 0 {
 		c.config.Transport.Send(messages)
 	}

@@ -132,6 +132,13 @@
 //   - A hint is used once. If no leader follows from it, silence counts as before.
 //   - A machine that loses power or its network refuses nothing. Then silence alone tells.
 //
+// A leader whose heartbeats come through and whose entries do not, as on a path that loses long
+// messages, would lead for ever and commit nothing. If it has entries that are not committed, and for
+// 300 ticks no other node has acknowledged one, it neither sends nor hears heartbeats: it steps down
+// after an election timeout, and the others elect a leader. It goes on if those that answer are no
+// majority without it, while a node fetches a checkpoint, and while a change of the configuration is
+// applied in part.
+//
 // # Configuration
 //
 // The voters elect leaders and commit entries; a learner gets all entries and does neither. A

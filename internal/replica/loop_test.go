@@ -31,8 +31,9 @@ type member struct {
 	tenure   Tenure // zero: none
 	outcomes []Outcome
 	deaf     bool
-	slow     time.Duration // Apply takes so long
-	room     chan struct{} // nil: it takes records
+	slow     time.Duration           // Apply takes so long
+	room     chan struct{}           // nil: it takes records
+	loses    map[pb.MessageType]bool // of what it sends
 }
 
 func (m *member) Apply(_, _ uint64, record []byte) error {
@@ -85,7 +86,7 @@ func (m *member) Send(messages []*pb.Message) {
 		loop, deaf := to.loop, to.deaf
 		to.mu.Unlock()
 		m.mu.Lock()
-		deaf = deaf || m.deaf
+		deaf = deaf || m.deaf || m.loses[msg.GetType()]
 		m.mu.Unlock()
 		if loop != nil && !deaf {
 			loop.Deliver(proto.Clone(msg).(*pb.Message))
