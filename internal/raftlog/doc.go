@@ -93,7 +93,7 @@
 // torn tail, and segments without frames may follow it. A
 // new segment restates the hard state, the snapshot mark and the compaction of every group, and so
 // does Open; what older segments hold besides is entries. [Log.Reclaim] writes the new
-// lowest segment to a mark, syncs it, and then deletes the older ones.
+// lowest segment to a mark, syncs it, and then deletes the older ones, a few in one call.
 //
 // # Recovery
 //

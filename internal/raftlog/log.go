@@ -361,17 +361,31 @@ func (l *Log) Compact(group uint32, index uint64) error {
 	return nil
 }
 
-// Reclaim deletes the segments of which nothing counts any more. It syncs the log first.
-func (l *Log) Reclaim() error {
-	if err := l.usable(); err != nil {
-		return err
-	}
+// reclaimAtOnce segments are deleted by one Reclaim at most: a log that was kept for long may have
+// a thousand that nothing keeps any more.
+const reclaimAtOnce = 4
+
+// lowest returns the lowest segment of which something counts.
+func (l *Log) lowest() uint64 {
 	low := l.restated.segment
 	for _, g := range l.order {
 		if len(g.ents) > 0 {
 			low = min(low, g.ents[0].at.segment)
 		}
 	}
+	return low
+}
+
+// Reclaimable reports whether Reclaim has something to delete.
+func (l *Log) Reclaimable() bool { return l.usable() == nil && l.lowest() != l.low }
+
+// Reclaim deletes segments of which nothing counts any more, the lowest ones and not all of them if
+// they are many. It syncs the log first.
+func (l *Log) Reclaim() error {
+	if err := l.usable(); err != nil {
+		return err
+	}
+	low := min(l.lowest(), l.low+reclaimAtOnce)
 	if low == l.low {
 		return nil
 	}

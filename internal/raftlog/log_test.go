@@ -312,3 +312,35 @@ func requireSizes(t *testing.T, disk vfs.FS, l *Log) {
 	require.Equal(t, len(nums), stats.Segments)
 	require.Equal(t, sum, stats.LiveBytes)
 }
+
+// A log of many segments that count no more is given up in parts: its caller has other things to do
+// than to wait for the removal of all.
+func TestReclaimIsBounded(t *testing.T) {
+	disk := vfs.NewMem()
+	require.NoError(t, disk.MkdirAll("data"))
+	require.NoError(t, disk.SyncDir("/"))
+	l := mustOpen(t, testOptions(disk, true))
+	segments := func() []uint64 {
+		nums, err := listSegments(disk, testDir)
+		require.NoError(t, err)
+		return nums
+	}
+	last := uint64(0)
+	for len(segments()) < 3*reclaimAtOnce {
+		last++
+		require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(1, 1, last), Entries: entries(last, 1, 1, 400)}))
+	}
+	require.NoError(t, l.Compact(testGroup, last))
+	calls := 0
+	for before := len(segments()); l.Reclaimable(); calls++ {
+		require.NoError(t, l.Reclaim())
+		after := len(segments())
+		require.LessOrEqual(t, before-after, reclaimAtOnce)
+		before = after
+		image := mustOpen(t, testOptions(disk.CrashImage(vfs.DropAll, nil), false)) // at any of these moments
+		require.NoError(t, image.Close())
+	}
+	require.Greater(t, calls, 1)
+	require.LessOrEqual(t, len(segments()), 2)
+	require.NoError(t, l.Close())
+}

@@ -112,3 +112,24 @@ func TestANodeWithoutRoomVotes(t *testing.T) {
 		stop(t, group)
 	})
 }
+
+// A log of many segments that is given up at once is deleted in parts, tick by tick.
+func TestALongLogIsDeletedInParts(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	n := w.leader()
+	for range 400 {
+		require.Equal(t, Committed, w.write(n).Result)
+	}
+	n.durable = *n.machine
+	before := n.log.Stats().Segments
+	require.Greater(t, before, 10)
+	require.NoError(t, n.core.Compact(n.durable.at.Index, n.durable.at.Index))
+	require.Greater(t, n.log.Stats().Segments, before/2)
+	require.True(t, n.log.Reclaimable())
+	for range before {
+		n.core.Tick()
+	}
+	require.NoError(t, n.core.Err())
+	require.False(t, n.log.Reclaimable())
+	require.LessOrEqual(t, n.log.Stats().Segments, 2)
+}

@@ -110,6 +110,7 @@ type Core struct {
 
 	ticks     uint64
 	lastWrite uint64 // in ticks
+	reclaims  bool   // segments of the log may be left to delete
 	role      raft.SoftState
 	term      uint64
 	applied   Position
@@ -200,6 +201,7 @@ func (c *Core) Tick() {
 	}
 	c.loseOffers()
 	c.giveUpIfStuck()
+	c.reclaim()
 	if c.err == nil && c.ticks == c.lastWrite+markTicks {
 		if err := c.config.Log.Mark(); err != nil {
 			c.fail(err)
@@ -243,7 +245,7 @@ func (c *Core) Step(m *pb.Message) error {
 
 // Compact gives up entries of the log that the state machine has durably applied: those up to
 // free. A leader keeps of them what a follower has not acknowledged to it, but none up to most:
-// that follower gets a checkpoint.
+// that follower gets a checkpoint. If many files are to be deleted, later ticks go on with that.
 //
 // Errors: kv.ErrInvalidArgument if an index is not applied, or most is above free; what ended
 // the Core.
@@ -264,9 +266,20 @@ func (c *Core) Compact(free, most uint64) error {
 		if err := c.config.Log.Compact(c.config.Group, index); err != nil {
 			return err
 		}
+		c.reclaims = true
 		return c.config.Log.Reclaim()
 	})
 	return c.err
+}
+
+// reclaim deletes some more segments of the log that are given up. It is called in each tick.
+func (c *Core) reclaim() {
+	if !c.reclaims {
+		return
+	}
+	if c.reclaims = c.config.Log.Reclaimable(); c.reclaims {
+		c.guard(c.config.Log.Reclaim)
+	}
 }
 
 // Process does what follows from the calls before it. See "A turn" in the package comment.
