@@ -54,8 +54,8 @@ func (n *Network) Ask(ctx context.Context, node uint64, q *peerpb.AskRequest) (*
 	if m == nil {
 		return nil, fmt.Errorf("%w: node %d is no member of the group, as far as this node knows", kv.ErrInvalidArgument, node)
 	}
-	me := n.calls(node, noLane)
-	stream, err := peerpb.NewPeerServiceClient(m.small.conn).Ask(metadata.NewOutgoingContext(ctx, me.metadata()))
+	l, me := m.link.Load(), n.calls(node, noLane)
+	stream, err := peerpb.NewPeerServiceClient(l.small.conn).Ask(metadata.NewOutgoingContext(ctx, me.metadata()))
 	if err == nil {
 		_ = stream.Send(q) // why it fails says CloseAndRecv
 		var answer *peerpb.AskResponse
@@ -69,13 +69,13 @@ func (n *Network) Ask(ctx context.Context, node uint64, q *peerpb.AskRequest) (*
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, fmt.Errorf("%w: node %d at %s: %w", ErrUnreachable, node, m.address, explain(err))
+	return nil, fmt.Errorf("%w: node %d at %s: %w", ErrUnreachable, node, l.address, explain(err))
 }
 
 // Ask implements peerpb.PeerServiceServer.
 func (s *service) Ask(stream grpc.ClientStreamingServer[peerpb.AskRequest, peerpb.AskResponse]) error {
 	n := s.network
-	hello, from, err := n.welcome(stream.Context())
+	hello, from, err := n.welcome(stream.Context(), n.from)
 	if err != nil {
 		return err
 	}

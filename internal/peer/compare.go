@@ -37,7 +37,7 @@ func (n *Network) Compare(ctx context.Context, node uint64, mine Digest) (theirs
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	me := n.calls(node, noLane)
-	stream, err := peerpb.NewPeerServiceClient(m.small.conn).Compare(metadata.NewOutgoingContext(ctx, me.metadata()))
+	stream, err := peerpb.NewPeerServiceClient(m.link.Load().small.conn).Compare(metadata.NewOutgoingContext(ctx, me.metadata()))
 	if err != nil {
 		return Digest{}, explain(err)
 	}
@@ -55,7 +55,7 @@ func (n *Network) Compare(ctx context.Context, node uint64, mine Digest) (theirs
 
 // Compare implements peerpb.PeerServiceServer.
 func (s *service) Compare(stream grpc.BidiStreamingServer[peerpb.CompareRequest, peerpb.CompareResponse]) error {
-	hello, from, err := s.network.welcome(stream.Context())
+	hello, from, err := s.network.welcome(stream.Context(), s.network.from)
 	if err != nil {
 		return err
 	}

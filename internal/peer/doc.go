@@ -8,12 +8,13 @@
 //	N1. Send never blocks. What cannot be sent soon is dropped and counted; the consensus
 //	    sends again what counts. Nothing waits for a node that is not connected.
 //	N2. A message reaches the Receiver only if its sender is the node whose stream it comes
-//	    by, a member of this cluster, and means this node and this group. A member may pass
-//	    on the reads of another member.
+//	    by, a member of this cluster or a new one (see "Nodes that missed a change"), and means this
+//	    node and this group. A member may pass on the reads of another one.
 //	N3. The bytes of a stranger cost bounded memory: 64 connections of 1 MiB each, with 64 calls,
 //	    which end if they are idle, and make room for newer ones. They keep no member out, unless
 //	    the stranger connects so fast that a member cannot say which node it is in between. Before
 //	    a call is known to be a member's, nothing of it is decoded but a Hello of at most 256 bytes.
+//	    New members are 16 at most, and each costs what a member costs.
 //	N4. Close ends all goroutines.
 //
 // # Lanes
@@ -43,7 +44,7 @@
 // how the store of the caller is divided into partitions: records name partitions, so nodes
 // that differ there would come to different states. The other node answers with its own. If
 // anything differs the call is refused with the reason, which both nodes report; the one that
-// refuses does so once a minute. A call from a node that is no member is refused.
+// refuses does so once a minute. A call from a node that is neither a member nor a new one is refused.
 //
 // With TLS, which is mutual, the certificate of a node has its cluster and id as its only URI
 // (certificate.Node), and has to agree with the Hello. Host names do not matter. Without TLS
@@ -60,6 +61,31 @@
 // A Hello also tells the random id of the data directory. A node that was removed, or that
 // comes with another directory than it had, is refused for good, and learns that
 // ([Network.Judge], [ErrExpelled]). Nor is anything sent to a node that answers with another one.
+//
+// # Nodes that missed a change
+//
+// Raft takes messages of a leader that the follower's configuration does not have yet: the entry that
+// adds it comes from that leader alone. So this package has to, too. A node that begins a stream tells
+// its own address, as of an entry of the log (its configuration is that of this entry). A node that has
+// not come so far takes that for newer than what its own log says:
+//
+//   - A caller with an id that the configuration does not reach yet (from Next on) becomes a new
+//     member: it is heard, answered at the address that it tells, and may ask what members may. It is
+//     no member any more when its streams end, or when the configuration reaches its id without it.
+//     It has to pass all the checks of a member. An id below Next that is not in the configuration
+//     was removed, and is refused for good.
+//   - A member that tells another address is called there first, and at the one of the configuration
+//     if it is not there, in turn. Once the configuration is as new, that counts alone.
+//
+// Nothing of that is written to a disk: the node that is called learns it again with the next call. A
+// node whose address changes makes its streams anew, so that the others hear of it. When the address
+// of a member changes, the streams that come from it go on. A node of an earlier version tells no
+// address; nor does one whose address makes the Hello longer than 256 bytes.
+//
+// With TLS only the owner of a certificate of the cluster with that id can be a new member, or tell
+// another address of a node; and what answers at an address has to have the certificate of the node.
+// So certificates for ids that were not given yet are to be kept as those of members: their owner can
+// vote and lead. Without TLS the caller is believed, as in all else, and addresses are of loopback.
 //
 // # Questions
 //

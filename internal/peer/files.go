@@ -46,7 +46,7 @@ func (n *Network) ServeFiles(open func(ctx context.Context, node uint64, token [
 // Files implements peerpb.PeerServiceServer.
 func (s *service) Files(stream grpc.BidiStreamingServer[peerpb.FilesRequest, peerpb.FilesResponse]) error {
 	n := s.network
-	hello, from, err := n.welcome(stream.Context())
+	hello, from, err := n.welcome(stream.Context(), n.from)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,8 @@ func (n *Network) Files(ctx context.Context, node uint64, token []byte) (*Remote
 	if m == nil {
 		return nil, fmt.Errorf("%w: node %d is no other member", kv.ErrInvalidArgument, node)
 	}
-	conn, err := dial(m.address, m.creds)
+	l := m.link.Load()
+	conn, err := dial(l.address, l.creds)
 	if err != nil {
 		return nil, err
 	}

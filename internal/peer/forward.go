@@ -60,7 +60,7 @@ func (n *Network) Forward(ctx context.Context, node uint64, head *peerpb.Forward
 	defer cancel()
 	me := n.calls(node, noLane)
 	sent := false
-	stream, err := peerpb.NewPeerServiceClient(m.forwards).Forward(metadata.NewOutgoingContext(ctx, me.metadata()))
+	stream, err := peerpb.NewPeerServiceClient(m.link.Load().forwards).Forward(metadata.NewOutgoingContext(ctx, me.metadata()))
 	if err == nil {
 		sent = sendForward(stream, head, message)
 		var outcome *peerpb.ForwardOutcome
@@ -148,18 +148,18 @@ func (m *member) forwardError(ctx context.Context, err error, sent bool) error {
 	case sent && cause != nil:
 		return fmt.Errorf("%w: %w", kv.ErrUncertain, cause)
 	case sent:
-		return fmt.Errorf("%w: node %d at %s did not answer: %w", kv.ErrUncertain, m.id, m.address, explain(err))
+		return fmt.Errorf("%w: node %d at %s did not answer: %w", kv.ErrUncertain, m.id, m.link.Load().address, explain(err))
 	case cause != nil:
 		return cause
 	}
-	return fmt.Errorf("%w: node %d at %s: %w", ErrUnreachable, m.id, m.address, explain(err))
+	return fmt.Errorf("%w: node %d at %s: %w", ErrUnreachable, m.id, m.link.Load().address, explain(err))
 }
 
 // Forward implements peerpb.PeerServiceServer. What it refuses has a code by which the caller knows
 // that nothing was begun.
 func (s *service) Forward(stream grpc.BidiStreamingServer[peerpb.ForwardRequest, peerpb.ForwardResponse]) error {
 	n := s.network
-	hello, from, err := n.welcome(stream.Context())
+	hello, from, err := n.welcome(stream.Context(), n.from)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func TestForwardsThatAreMalformed(t *testing.T) {
 		"a part of 2 bytes after 1 of 2": {head(2), part(1), part(2)},
 	} {
 		ctx := metadata.NewOutgoingContext(withDeadline(t), n1.calls(2, noLane).metadata())
-		stream, err := peerpb.NewPeerServiceClient(n1.member(2).forwards).Forward(ctx)
+		stream, err := peerpb.NewPeerServiceClient(n1.member(2).link.Load().forwards).Forward(ctx)
 		require.NoError(t, err)
 		for _, r := range requests {
 			require.NoError(t, stream.Send(r))

@@ -36,6 +36,7 @@ type identity struct {
 	store             uint64   // of the data directory of from; 0: it is not told
 	first             []uint64 // as SetFirst has them; empty: not known
 	incarnation       kv.Incarnation
+	whereabouts       whereabouts // of from; zero: they are not told
 }
 
 // Layout is how the keys of a store are divided. The records of a cluster name partitions, so
@@ -80,7 +81,11 @@ const noLane = peerpb.Lane_LANE_UNSPECIFIED
 // calls returns what this node says in a call of another one.
 func (n *Network) calls(to uint64, lane peerpb.Lane) identity {
 	o := &n.options
-	return identity{cluster: o.Cluster, from: o.Node, to: to, lane: lane, layout: o.Layout, store: o.Store, first: n.first, incarnation: *n.incarnation.Load()}
+	me := identity{cluster: o.Cluster, from: o.Node, to: to, lane: lane, layout: o.Layout, store: o.Store, first: n.first, incarnation: *n.incarnation.Load()}
+	if lane != noLane {
+		me.whereabouts = *n.self.Load()
+	}
+	return me
 }
 
 // answers returns what this node says to a caller.
@@ -92,11 +97,16 @@ func (i identity) metadata() metadata.MD {
 	hello := &peerpb.Hello{
 		Version: protocolVersion, Cluster: i.cluster, From: i.from, To: i.to, Lane: i.lane,
 		Partitions: uint32(i.layout.Partitions), Hash: i.layout.Hash, Store: i.store, FirstVoters: i.first,
+		Address: i.whereabouts.address, ToldAt: i.whereabouts.at,
 	}
 	if i.incarnation != (kv.Incarnation{}) {
 		hello.Incarnation = i.incarnation.String()
 	}
-	b, _ := proto.Marshal(hello) // numbers always encode, and so does the name of a hash
+	b, _ := proto.Marshal(hello) // numbers always encode, and so do names
+	if len(b) > maxHelloBytes {
+		hello.Address, hello.ToldAt = "", 0
+		b, _ = proto.Marshal(hello)
+	}
 	return metadata.Pairs(helloKey, string(b))
 }
 
@@ -117,6 +127,7 @@ func readHello(md metadata.MD) (identity, error) {
 	return identity{
 		cluster: h.GetCluster(), from: h.GetFrom(), to: h.GetTo(), lane: h.GetLane(),
 		layout: Layout{int(h.GetPartitions()), h.GetHash()}, store: h.GetStore(), first: h.GetFirstVoters(), incarnation: incarnation,
+		whereabouts: whereabouts{h.GetAddress(), h.GetToldAt()},
 	}, err
 }
 
@@ -134,17 +145,24 @@ func (i identity) check(me *Options) error {
 	return i.fits(me.Node, me.Layout)
 }
 
-// welcome decides whether a call is that of a member, and returns which one.
-func (n *Network) welcome(ctx context.Context) (identity, *member, error) {
-	hello, m, err := n.judged(ctx)
+// welcome decides whether a call is that of a member, and returns which one: what find says, from or
+// meet.
+func (n *Network) welcome(ctx context.Context, find func(*identity) (*member, error)) (identity, *member, error) {
+	hello, err := n.judged(ctx)
+	var m *member
+	if err == nil {
+		if m, err = find(&hello); err != nil {
+			err = n.refuse(ctx, codes.PermissionDenied, err)
+		}
+	}
 	if p, ok := grpcpeer.FromContext(ctx); ok {
 		n.door.know(p.Addr.String(), err == nil)
 	}
 	return hello, m, err
 }
 
-// judged is welcome without the door.
-func (n *Network) judged(ctx context.Context) (identity, *member, error) {
+// judged decides whether a node that calls is the one that it says to be, and may take part.
+func (n *Network) judged(ctx context.Context) (identity, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	hello, err := readHello(md)
 	if err == nil {
@@ -154,27 +172,23 @@ func (n *Network) judged(ctx context.Context) (identity, *member, error) {
 		err = hello.began(n.options.Node, n.first)
 	}
 	if err != nil {
-		return hello, nil, n.refuse(ctx, codes.FailedPrecondition, err)
+		return hello, n.refuse(ctx, codes.FailedPrecondition, err)
 	}
 	if err := n.authenticate(ctx, hello); err != nil {
-		return hello, nil, n.refuse(ctx, codes.Unauthenticated, err)
+		return hello, n.refuse(ctx, codes.Unauthenticated, err)
 	}
 	// A node that a recovery has taken out has to learn that. Of one of a later incarnation this node
 	// knows nothing.
 	mine := *n.incarnation.Load()
 	if hello.incarnation.Recoveries <= mine.Recoveries {
 		if err := n.expels(ctx, hello); err != nil {
-			return hello, nil, err
+			return hello, err
 		}
 	}
 	if err := hello.sameIncarnation(n.options.Node, mine); err != nil {
-		return hello, nil, n.refuse(ctx, codes.FailedPrecondition, err)
+		return hello, n.refuse(ctx, codes.FailedPrecondition, err)
 	}
-	m := n.member(hello.from)
-	if m == nil {
-		return hello, nil, n.refuse(ctx, codes.PermissionDenied, fmt.Errorf("node %d is no member of the group, as far as this node knows: it was removed, or is to be added first", hello.from))
-	}
-	return hello, m, nil
+	return hello, nil
 }
 
 // authenticate compares a Hello with the certificate of the connection. Without TLS, which is

@@ -35,6 +35,7 @@ const (
 type lane struct {
 	network *Network
 	to      *member
+	link    *link // that it belongs to
 	kind    peerpb.Lane
 	queue   *queue
 	conn    *grpc.ClientConn
@@ -43,7 +44,7 @@ type lane struct {
 
 // run keeps a stream to the node until ctx ends.
 func (l *lane) run(ctx context.Context) {
-	pause := l.network.firstPause
+	pause := l.link.pause
 	for there := false; ; { // there: the node has answered, and was not missed since
 		connected, err := l.stream(ctx)
 		if ctx.Err() != nil {
@@ -64,6 +65,9 @@ func (l *lane) run(ctx context.Context) {
 		case <-l.called: // so it is there again
 			pause = l.network.firstPause
 		case <-ctx.Done():
+			return
+		}
+		if !connected && l.network.elsewhere(l, pause) {
 			return
 		}
 		// This pause is the one that counts. ResetConnectBackoff reads without a lock what gRPC
@@ -87,7 +91,7 @@ func (l *lane) stream(ctx context.Context) (connected bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(connectWait, func() {
-		cancel(fmt.Errorf("node %d at %s does not answer within %v", l.to.id, l.to.address, connectWait))
+		cancel(fmt.Errorf("node %d at %s does not answer within %v", l.to.id, l.link.address, connectWait))
 	})
 	stream, err := l.open(ctx)
 	if late.Stop(); err != nil {

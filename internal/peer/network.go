@@ -95,14 +95,16 @@ type Network struct {
 	stallWait   time.Duration // see the constant
 	firstPause  time.Duration // minPause
 	members     atomic.Pointer[map[uint64]*member]
+	self        atomic.Pointer[whereabouts] // of this node; never nil
 
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu       sync.Mutex // held while members change
+	mu       sync.Mutex // held while members and their links change
 	closed   bool
-	reported map[laneName]string // what Report was told last
+	at, next uint64              // see SetConfiguration
+	reported map[laneName]string // what Report was told last, of members
 
 	refusals     atomic.Uint64
 	refusedLast  sparingly
@@ -112,21 +114,6 @@ type Network struct {
 type laneName struct {
 	node uint64
 	lane peerpb.Lane
-}
-
-// member is another node.
-type member struct {
-	id             uint64
-	address        string
-	creds          credentials.TransportCredentials
-	cancel         context.CancelFunc
-	small, appends *lane
-	forwards       *grpc.ClientConn // nil: it was not made
-
-	sentMessages, sentBytes, received, unwanted atomic.Uint64
-
-	mu      sync.Mutex
-	inbound map[peerpb.Lane]chan struct{} // closed when a newer stream takes the place
 }
 
 // New listens. Messages are dropped until Start, and those for nodes that are no members.
@@ -139,6 +126,7 @@ func New(o Options) (*Network, error) {
 	n := &Network{options: o, reported: map[laneName]string{}, stallWait: stallWait, firstPause: minPause}
 	n.members.Store(&map[uint64]*member{})
 	n.incarnation.Store(new(kv.Incarnation))
+	n.self.Store(new(whereabouts))
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
 		server, _, err := o.TLS.Nodes("h2", nil)
@@ -201,48 +189,6 @@ func (n *Network) Start(r Receiver) {
 // Addr returns the address of the listener.
 func (n *Network) Addr() string { return n.listener.Addr().String() }
 
-// SetMembers says which other nodes there are, by id, and their addresses. Streams of those that
-// are gone end; those with another address are made again.
-//
-// Errors: kv.ErrInvalidArgument for an address that cannot be used, kv.ErrClosed; nothing has
-// changed then.
-func (n *Network) SetMembers(addresses map[uint64]string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return kv.ErrClosed
-	}
-	old, next := *n.members.Load(), map[uint64]*member{}
-	var begun []*member
-	for _, id := range slices.Sorted(maps.Keys(addresses)) {
-		switch m := old[id]; {
-		case id == n.options.Node:
-		case m != nil && m.address == addresses[id]:
-			next[id] = m
-		default:
-			m, err := n.newMember(id, addresses[id])
-			if err != nil {
-				for _, m := range begun {
-					m.close()
-				}
-				return err
-			}
-			next[id] = m
-			begun = append(begun, m)
-		}
-	}
-	n.members.Store(&next)
-	for id, m := range old {
-		if next[id] != m {
-			m.close()
-		}
-	}
-	for _, m := range begun {
-		m.start(n)
-	}
-	return nil
-}
-
 // CheckAddress returns an error unless a new node can be at an address.
 //
 // Errors: kv.ErrInvalidArgument.
@@ -261,43 +207,6 @@ func (n *Network) CheckSecured(address string) error {
 		return checkLoopback(address)
 	}
 	return nil
-}
-
-func (n *Network) newMember(id uint64, address string) (*member, error) {
-	creds := insecure.NewCredentials()
-	if n.options.TLS != nil {
-		_, client, err := n.options.TLS.Nodes("h2", func(server certificate.Node) error {
-			if want := (certificate.Node{Cluster: n.options.Cluster, ID: id}); server != want {
-				return fmt.Errorf("%s has the certificate of %s, want that of %s", address, server, want)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", kv.ErrInvalidArgument, err)
-		}
-		creds = credentials.NewTLS(client)
-	} else if err := checkLoopback(address); err != nil {
-		return nil, fmt.Errorf("node %d: %w", id, err)
-	}
-	m := &member{id: id, address: address, creds: creds, inbound: map[peerpb.Lane]chan struct{}{}}
-	for _, l := range []struct {
-		to    **lane
-		kind  peerpb.Lane
-		bytes int64
-	}{{&m.small, peerpb.Lane_LANE_SMALL, smallQueueBytes}, {&m.appends, peerpb.Lane_LANE_APPENDS, appendsQueueBytes}} {
-		conn, err := dial(address, creds)
-		if err != nil {
-			m.close()
-			return nil, fmt.Errorf("%w: address of node %d: %w", kv.ErrInvalidArgument, id, err)
-		}
-		*l.to = &lane{network: n, to: m, kind: l.kind, queue: newQueue(l.bytes), conn: conn, called: make(chan struct{}, 1)}
-	}
-	var err error
-	if m.forwards, err = dial(address, creds); err != nil {
-		m.close()
-		return nil, fmt.Errorf("%w: address of node %d: %w", kv.ErrInvalidArgument, id, err)
-	}
-	return m, nil
 }
 
 // dial returns a connection, which is made when it is used.
@@ -319,46 +228,6 @@ func dial(address string, creds credentials.TransportCredentials) (*grpc.ClientC
 	)
 }
 
-// lanes returns the lanes that were made.
-func (m *member) lanes() (lanes []*lane) {
-	for _, l := range []*lane{m.small, m.appends} {
-		if l != nil {
-			lanes = append(lanes, l)
-		}
-	}
-	return lanes
-}
-
-func (m *member) start(n *Network) {
-	ctx, cancel := context.WithCancel(n.ctx)
-	m.cancel = cancel
-	for _, l := range m.lanes() {
-		n.running.Go(func() { l.run(ctx) })
-	}
-}
-
-// close ends what a member has under way.
-func (m *member) close() {
-	if m.cancel != nil {
-		m.cancel()
-	}
-	for _, l := range m.lanes() {
-		_ = l.conn.Close() // its streams end; nothing else can fail
-	}
-	if m.forwards != nil {
-		_ = m.forwards.Close() // likewise
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, replaced := range m.inbound {
-		close(replaced)
-	}
-	m.inbound = nil
-}
-
-// member returns a member, nil if there is none with the id.
-func (n *Network) member(id uint64) *member { return (*n.members.Load())[id] }
-
 // Send implements replica.Transport: it drops what cannot be sent soon.
 func (n *Network) Send(messages []*pb.Message) {
 	members := *n.members.Load()
@@ -368,9 +237,9 @@ func (n *Network) Send(messages []*pb.Message) {
 		case to == nil:
 			n.droppedAlien.Add(1)
 		case m.GetType() == pb.MsgApp || m.GetType() == pb.MsgSnap:
-			to.appends.queue.put(m)
+			to.link.Load().appends.queue.put(m)
 		default:
-			to.small.queue.put(m)
+			to.link.Load().small.queue.put(m)
 		}
 	}
 }
@@ -392,8 +261,10 @@ func (n *Network) report(l *lane, err error) {
 		text = err.Error()
 	}
 	n.mu.Lock()
-	again := n.reported[name] == text
-	n.reported[name] = text
+	again := n.reported[name] == text || n.member(l.to.id) != l.to
+	if !again {
+		n.reported[name] = text
+	}
 	n.mu.Unlock()
 	if !again && n.options.Report != nil {
 		n.options.Report(Event{Node: l.to.id, Lane: laneText(l.kind), Err: err})
@@ -441,8 +312,8 @@ func (s *sparingly) allows(reason string, now time.Time) bool {
 // estimates of the rest.
 type Status struct {
 	Node      uint64
-	Address   string
-	Connected bool // both streams to it work
+	Address   string // at which it is called
+	Connected bool   // both streams to it work
 	// Why is what the streams to it failed with last; empty while they work.
 	Why                string
 	Lanes              []LaneStatus
@@ -465,7 +336,7 @@ func (n *Network) Status() []Status {
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		m := members[id]
 		s := Status{
-			Node: id, Address: m.address, Connected: true, Sent: m.sentMessages.Load(), SentBytes: m.sentBytes.Load(),
+			Node: id, Address: m.link.Load().address, Connected: true, Sent: m.sentMessages.Load(), SentBytes: m.sentBytes.Load(),
 			Received: m.received.Load(), NotTaken: m.unwanted.Load(),
 		}
 		for _, l := range m.lanes() {

@@ -593,7 +593,7 @@ func TestNobodyAnswers(t *testing.T) {
 	testwait.Until(t, func() bool { return strings.Contains(n.Status()[0].Why, "refused") })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := (*n.members.Load())[2].small.stream(ctx)
+	_, err := (*n.members.Load())[2].link.Load().small.stream(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
 

@@ -21,15 +21,16 @@ type service struct {
 // Messages implements peerpb.PeerServiceServer.
 func (s *service) Messages(stream grpc.ClientStreamingServer[peerpb.Packet, peerpb.MessagesResponse]) error {
 	n := s.network
-	hello, from, err := n.welcome(stream.Context())
+	hello, from, err := n.welcome(stream.Context(), n.meet)
 	if err != nil {
 		return err
 	}
+	var replaced <-chan struct{}
+	defer func() { n.left(from, hello.lane, replaced) }()
 	if err := stream.Context().Err(); err != nil { // its caller gave up, and may have made a newer call
 		return status.FromContextError(err).Err()
 	}
-	replaced, err := from.replace(hello.lane)
-	if err != nil {
+	if replaced, err = from.replace(hello.lane); err != nil {
 		return err
 	}
 	for _, l := range from.lanes() {
@@ -71,7 +72,7 @@ func (m *member) replace(kind peerpb.Lane) (<-chan struct{}, error) {
 func (n *Network) receive(stream grpc.ClientStreamingServer[peerpb.Packet, peerpb.MessagesResponse], from *member) error {
 	r := receiver{
 		group: n.options.Group, from: from.id, to: n.options.Node,
-		forwards: func(id uint64) bool { return n.member(id) != nil },
+		forwards: func(id uint64) bool { return n.member(id) != nil || n.isNew(id) },
 	}
 	to := *n.receiver.Load()
 	deliver := func(m *pb.Message) {

@@ -93,7 +93,12 @@ type Hello struct {
 	FirstVoters []uint64 `protobuf:"varint,9,rep,packed,name=first_voters,json=firstVoters,proto3" json:"first_voters,omitempty"`
 	// Of its cluster: the number of recoveries from a lost majority, "-", and 16 hexadecimal digits that
 	// the last one drew; empty: the cluster was never recovered. Nodes of two incarnations do not talk.
-	Incarnation   string `protobuf:"bytes,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Incarnation string `protobuf:"bytes,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// The address of the calling node for the other nodes, as of the entry told_at of the log: a node
+	// that has not come so far calls it there. In calls of Messages alone. A Hello that would have
+	// more than 256 bytes, which nodes refuse, goes without it.
+	Address       string `protobuf:"bytes,11,opt,name=address,proto3" json:"address,omitempty"`
+	ToldAt        uint64 `protobuf:"varint,12,opt,name=told_at,json=toldAt,proto3" json:"told_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -196,6 +201,20 @@ func (x *Hello) GetIncarnation() string {
 		return x.Incarnation
 	}
 	return ""
+}
+
+func (x *Hello) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Hello) GetToldAt() uint64 {
+	if x != nil {
+		return x.ToldAt
+	}
+	return 0
 }
 
 // Packet has messages of the consensus, as the library encodes them. A long one comes alone, in
@@ -2034,7 +2053,7 @@ var File_kvd_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\x95\x02\n" +
+	"\x16kvd/peer/v1/peer.proto\x12\vkvd.peer.v1\"\xc8\x02\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\x04R\acluster\x12\x12\n" +
@@ -2048,7 +2067,9 @@ const file_kvd_peer_v1_peer_proto_rawDesc = "" +
 	"\x05store\x18\b \x01(\x04R\x05store\x12!\n" +
 	"\ffirst_voters\x18\t \x03(\x04R\vfirstVoters\x12 \n" +
 	"\vincarnation\x18\n" +
-	" \x01(\tR\vincarnation\"b\n" +
+	" \x01(\tR\vincarnation\x12\x18\n" +
+	"\aaddress\x18\v \x01(\tR\aaddress\x12\x17\n" +
+	"\atold_at\x18\f \x01(\x04R\x06toldAt\"b\n" +
 	"\x06Packet\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x1a\n" +
 	"\bmessages\x18\x02 \x03(\fR\bmessages\x12\x12\n" +
