@@ -19,7 +19,8 @@ import (
 // this one ends, so that not both take writes.
 const formerWait = 30 * time.Second
 
-// follower tells the network who the nodes are, as the log says it.
+// follower tells the network who the nodes are, as the log says it, and as of which entry: the network
+// knows by that which address of a node is newer than the log of this one.
 type follower struct {
 	network *peer.Network
 	log     *replicated.Log
@@ -36,9 +37,11 @@ type follower struct {
 func (f *follower) follow(addresses map[uint64]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	c := f.log.Configuration()
 	f.network.SetIncarnation(f.log.Incarnation())
+	f.network.SetConfiguration(c.Index, c.Next)
 	if !f.begun {
-		f.network.SetFirst(f.log.Configuration().First)
+		f.network.SetFirst(c.First)
 		f.network.Start(f.log)
 		f.begun = true
 	}

@@ -15,7 +15,9 @@ import (
 // Configuration is who belongs to a cluster, as of an entry of the log: the same on all nodes. It
 // is immutable.
 type Configuration struct {
-	Conf *pb.ConfState // voters and learners
+	// Index is that of the entry, or of a later one without another change between them.
+	Index uint64
+	Conf  *pb.ConfState // voters and learners
 	// Nodes has what the log knows of each of them, by id.
 	Nodes map[uint64]Node
 	// Next is the id of the next node that joins: all below were used.

@@ -84,7 +84,9 @@
 //	    connects to it there when it has applied that. So the change is made only while the other
 //	    voters that answer are a majority, and not by the node itself if it leads. Each node notes
 //	    the addresses that it knows (kvd serve writes them to NODE), and finds the others by
-//	    them when it starts.
+//	    them when it starts. A node that was away while another one joined or moved hears that one
+//	    nevertheless and answers it, since it is told the address by each call (package peer): so one
+//	    member that reaches it, and has the entries, is enough.
 //
 //	G6. A recovery from a lost majority gives the cluster another incarnation (kv.Incarnation), which
 //	    is told with the changes that take the other nodes out. All nodes that join later have it

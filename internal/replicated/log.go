@@ -362,6 +362,7 @@ func (s stateMachine) configure(index, term uint64, c *Configuration) error {
 	if err != nil {
 		return err
 	}
+	c.Index = index // it is new, and no other goroutine has it yet
 	s.log.conf.Store(c)
 	if s.log.config.Follow != nil {
 		s.log.config.Follow(c.Addresses(s.log.config.Addresses))
