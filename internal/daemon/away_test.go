@@ -119,7 +119,8 @@ func TestANodeThatWasAwayAnswersALeaderThatHasMoved(t *testing.T) {
 	endAll(t, nodes)
 }
 
-// A node that joins reads in the log at which address the leader was before it moved.
+// A node that joins reads in the log at which address the leader was before it moved. It does not note
+// that.
 func TestANodeThatJoinsAnswersALeaderThatHasMoved(t *testing.T) {
 	disks := make([]*vfs.Mem, 3)
 	starts, _ := clusterOn(t, disks)
@@ -132,14 +133,19 @@ func TestANodeThatJoinsAnswersALeaderThatHasMoved(t *testing.T) {
 		value := make([]byte, 256<<10)
 		testwait.Until(t, func() bool { return nodes[1].client.Put(t.Context(), fmt.Append(nil, i), value) == nil })
 	}
+	before := membersNoted(t, disks[1])[2]
 	address := moveStopped(t, nodes, 1, 2, disks[1])
 	nodes[1].lead(2)
 	put(t, nodes[2], "moved")
 	relay := testrelay.New(t)
 	id, fsys := join(t, nodes[1], relay, 0)
-	nodes[id], _ = startNode(t, fsys, relay)
+	joined, lines := startNode(t, fsys, relay)
+	nodes[id] = joined
 	nodes[id].status(func(c *kvd.Cluster) bool { return nodeIn(c, id).Voter && nodeIn(c, 2).Peer == address && calm(c) })
 	nodes[id].holds("moved")
-	testwait.Until(t, func() bool { return membersNoted(t, fsys)[2] == address })
 	endAll(t, nodes)
+	require.Equal(t, address, membersNoted(t, fsys)[2])
+	for _, noted := range lines.FilterMessageSnippet("the file NODE has new addresses").All() {
+		require.NotContains(t, fmt.Sprint(noted.ContextMap()["nodes"]), before)
+	}
 }

@@ -456,7 +456,9 @@ func (s *process) tend(ctx context.Context, m *membership) {
 		}
 		s.promote(ctx, m)
 		m.introduce(ctx)
-		s.note(m)
+		if s.cluster.answered.Load() { // until then the log may say what was, and NODE what is
+			s.note(m)
+		}
 	}
 }
 
