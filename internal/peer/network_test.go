@@ -534,6 +534,7 @@ func TestPacketsEndWithAnError(t *testing.T) {
 
 func FuzzHello(f *testing.F) {
 	f.Add(identity{cluster: 1, from: 2, to: 3, lane: 1, layout: testLayout, store: 4, first: []uint64{1, 2, 300}}.metadata().Get(helloKey)[0])
+	f.Add(identity{cluster: 1, from: 2, to: 3, lane: 2, layout: testLayout, whereabouts: whereabouts{"db1:7100", 5}}.metadata().Get(helloKey)[0])
 	f.Fuzz(func(t *testing.T, b string) {
 		i, err := readHello(metadata.Pairs(helloKey, b))
 		if err != nil {
