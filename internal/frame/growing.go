@@ -7,15 +7,18 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// growingFrom is the initial memory of a frame that arrives in parts.
+// growingFrom is the most memory that a frame which arrives in parts has at first.
 const growingFrom = 16 << 10
 
 // ReadGrowing is like Read, for a frame that may arrive slowly: its memory grows with
-// what has arrived, so a length alone reserves none.
+// what has arrived, so a length alone reserves none. Each piece of memory is half of the next one,
+// so that the last one, of the whole frame, is not copied from one that is as large.
 //
 // grow is called before the memory grows, with the additional bytes, and after a read
 // error, with 0. If it returns false, the frame is discarded as by [Request.Discard];
 // left is then how many of its bytes have not been read, which the caller must discard.
+// After bytes were copied into larger memory, grow is called with the size of the smaller memory,
+// negative; what it returns does not count then.
 func (r *Request) ReadGrowing(from *bufio.Reader, limit int, grow func(bytes int) bool) (left int, err error) {
 	r.Release()
 	start, err := from.Peek(headerBytes)
@@ -36,8 +39,9 @@ func (r *Request) ReadGrowing(from *bufio.Reader, limit int, grow func(bytes int
 		}
 	}
 	come := 0
-	for size := min(n, growingFrom); come < n; size = min(n, 2*size) {
-		if !grow(size - come) {
+	for halvings := halvingsOf(n); come < n; halvings-- {
+		size := (n-1)>>halvings + 1
+		if !grow(size) {
 			drop()
 			return n - come, r.discarded(head[:], n)
 		}
@@ -46,6 +50,7 @@ func (r *Request) ReadGrowing(from *bufio.Reader, limit int, grow func(bytes int
 		if data != nil {
 			copy(*more, *data)
 			pool.Put(data)
+			grow(-come)
 		}
 		data = more
 		got, err := io.ReadFull(from, (*data)[come:])
@@ -62,4 +67,12 @@ func (r *Request) ReadGrowing(from *bufio.Reader, limit int, grow func(bytes int
 	}
 	r.memory.pooled = mem.NewBuffer(data, pool)
 	return 0, r.DecodeCompact(*data)
+}
+
+// halvingsOf returns how often n bytes must be halved to be at most growingFrom.
+func halvingsOf(n int) (halvings int) {
+	for (n-1)>>halvings >= growingFrom {
+		halvings++
+	}
+	return halvings
 }

@@ -11,9 +11,10 @@ import (
 // request, in the record, and in the frame of the log. Memtables have a budget of their own.
 const WriteCopies = 3
 
-// waitingBytes returns how much of an account requests may hold that have arrived in part.
+// waitingBytes returns how much of an account requests may hold that have arrived in part. The
+// largest one has half of its bytes twice while its memory grows.
 func waitingBytes(account, largest int64) int64 {
-	return max(account/4, min(2*largest, account/3), largest+largest/partBytes*PartCost)
+	return max(account/4, min(2*largest, account/3), largest+largest/2, largest+largest/partBytes*PartCost)
 }
 
 const (
