@@ -113,6 +113,10 @@ type Request struct {
 	// OneVersion: all reads must be answered at one version.
 	OneVersion bool
 
+	// Held is what the transport has reserved for the bytes of the frame. Whoever serves the frame
+	// gives it back.
+	Held int64
+
 	// Room is asked before a compact frame is decoded whether there is memory for so many
 	// operations; without, the frame is discarded. Nil: there always is. Release keeps it.
 	Room func(ops int) bool

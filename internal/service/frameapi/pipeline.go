@@ -159,8 +159,11 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 		bytes += int64(f.Bytes()) + callBytes(f) // a decoded message is one more copy
 	}
 	// A frame that is refused keeps the token, so that no other one is decoded meanwhile.
-	room := f.Discarded == 0 && s.Memory().Take(bytes, decoded)
-	if room {
+	held := f.Held
+	room := f.Discarded == 0 && s.Memory().Take(bytes-held, decoded+held)
+	if !room {
+		defer s.Memory().Give(held)
+	} else {
 		defer s.Memory().Give(bytes)
 		if !p.keepsToken || !mayKeepToken(f) {
 			t.Pass()

@@ -224,7 +224,7 @@ func (c *rawTransport) Receive() (*frame.Request, error) {
 			}
 			return f, nil
 		}
-		c.server.Memory().Give(c.decoded)
+		c.server.Memory().Give(c.decoded + f.Held)
 		Free(f)
 	}
 	switch {
@@ -306,7 +306,11 @@ func (c *rawTransport) readRest(f *frame.Request) error {
 		c.come += int64(bytes)
 		return in
 	})
-	waits.End(one)
+	if err == nil && left == 0 {
+		f.Held = c.handOver(one)
+	} else {
+		waits.End(one)
+	}
 	reading.Lock()
 	over = true
 	reading.Unlock()
@@ -324,6 +328,17 @@ func (c *rawTransport) readRest(f *frame.Request) error {
 		return err
 	}
 	return nil
+}
+
+// handOver ends the wait for a frame that has come, and returns what is reserved for it from now on.
+// A frame that was to be discarded when its last byte had come is kept.
+func (c *rawTransport) handOver(one *service.Wait) int64 {
+	held, in := c.server.CallWaits().HandOver(one)
+	if !in {
+		held = c.come
+		c.server.Memory().Add(held)
+	}
+	return held
 }
 
 // Send implements Transport. Responses that are sent during a write go out with the next

@@ -49,6 +49,8 @@ func (c *streamTransport) Receive() (*frame.Request, error) {
 		frameapi.Free(f)
 		return nil, err
 	}
+	f.Held = int64(f.Bytes())
+	c.call.api.server.Memory().Add(f.Held)
 	c.call.took(messagePrefix + f.Bytes())
 	return f, nil
 }
