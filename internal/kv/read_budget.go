@@ -40,7 +40,7 @@ type ReadBudget struct {
 // Memory is an account of bytes. Implementations are safe for concurrent use.
 type Memory interface {
 	// Take reserves bytes for a request that already holds others, or reports that
-	// there is no room. It does not wait.
+	// there is no room. It does not wait for other requests.
 	Take(bytes, held int64) bool
 	// Wait is like Take but waits for room. It fails with an *OverloadError, or when
 	// ctx ends.

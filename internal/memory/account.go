@@ -14,6 +14,13 @@
 // together hold at most a quarter of the account. So every request within the server's
 // limits can be served, and the account holds at most its limit, or a quarter of it and the
 // largest request.
+//
+// # Garbage
+//
+// Memory that was given back is occupied until the garbage collector has freed it. So pieces of
+// more than [SmallBytes] still count then, and may exceed the limit by a quarter of it together with
+// what is taken: a large piece beyond that is reserved as usual, but its caller waits for a
+// collection before it allocates.
 package memory
 
 import (
@@ -45,6 +52,7 @@ type Account struct {
 	limit   int64
 	used    atomic.Int64
 	refused atomic.Uint64
+	garbage garbage
 
 	waiting atomic.Int32 // length of queue
 	mu      sync.Mutex
@@ -70,10 +78,11 @@ func (a *Account) Used() int64 { return a.used.Load() }
 func (a *Account) Refused() uint64 { return a.refused.Load() }
 
 // Take takes bytes for a request that already holds held, or returns false if there is no
-// room. It never waits.
+// room. It waits for no other request, but see Collect.
 func (a *Account) Take(bytes, held int64) bool {
 	// While requests wait, only small pieces overtake them.
 	if (a.waiting.Load() == 0 || bytes <= SmallBytes) && a.take(bytes, held) {
+		a.Collect(bytes)
 		return true
 	}
 	a.refused.Add(1)
@@ -102,11 +111,33 @@ func (a *Account) fits(used, bytes, held int64) bool {
 	return used+bytes <= bound || used-held <= a.limit/aloneShare && held+bytes > bound-a.limit/aloneShare
 }
 
-// Add takes bytes that are already in memory, beyond the limit if need be.
+// Add takes bytes that are already in memory, beyond the limit if need be. If they are yet to be
+// allocated, the caller then calls Collect.
 func (a *Account) Add(bytes int64) { a.used.Add(bytes) }
 
-// Give gives bytes back.
+// Collect waits for a garbage collection if a piece that was taken, and is about to be allocated, is
+// large and there is too much garbage. Take and Wait call it.
+func (a *Account) Collect(bytes int64) {
+	if bytes > SmallBytes && a.littered() {
+		a.garbage.collect(a.littered)
+	}
+}
+
+func (a *Account) littered() bool {
+	garbage := a.garbage.bytes.Load()
+	return garbage > 0 && a.used.Load()+garbage > a.limit+max(a.limit/garbageShare, leastGarbage)
+}
+
+// Give gives bytes back whose memory is left to the garbage collector.
 func (a *Account) Give(bytes int64) {
+	if bytes > SmallBytes {
+		a.garbage.add(bytes)
+	}
+	a.Cancel(bytes)
+}
+
+// Cancel gives bytes back that were not allocated, or that another caller has taken.
+func (a *Account) Cancel(bytes int64) {
 	if bytes == 0 {
 		return
 	}
@@ -132,6 +163,7 @@ func (a *Account) wake() {
 // the error of ctx.
 func (a *Account) Wait(ctx context.Context, bytes, held int64) error {
 	if (a.waiting.Load() == 0 || bytes <= SmallBytes) && a.take(bytes, held) {
+		a.Collect(bytes)
 		return nil
 	}
 	w := &waiter{bytes, held, make(chan struct{})}
@@ -145,6 +177,7 @@ func (a *Account) Wait(ctx context.Context, bytes, held int64) error {
 	var err error
 	select {
 	case <-w.ready:
+		a.Collect(bytes)
 		return nil
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -152,6 +185,7 @@ func (a *Account) Wait(ctx context.Context, bytes, held int64) error {
 		err = Refusal()
 	}
 	if !a.leave(w) {
+		a.Collect(bytes)
 		return nil // w was served at the same time
 	}
 	a.refused.Add(1)

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -136,4 +137,53 @@ func TestConcurrentUseComesOut(t *testing.T) {
 	}
 	all.Wait()
 	assert.Zero(t, a.Used())
+}
+
+// Large pieces that were given back count until they are collected: together with what is taken they
+// exceed the limit by a quarter of it at most, when a large piece is about to be allocated. What was
+// not allocated does not count.
+func TestGarbageCountsUntilItIsCollected(t *testing.T) {
+	const piece = 1 << 20
+	a := New(32 * piece)
+	collections := func() uint64 {
+		var s runtime.MemStats
+		runtime.ReadMemStats(&s)
+		return uint64(s.NumForcedGC)
+	}
+	before := collections()
+	for range 1000 {
+		require.True(t, a.Take(piece, 0))
+		a.Cancel(piece)
+	}
+	assert.Zero(t, a.garbage.bytes.Load())
+	for range 1000 {
+		require.True(t, a.Take(SmallBytes, 0))
+		a.Give(SmallBytes)
+	}
+	assert.Equal(t, before, collections())
+	for range 1000 {
+		require.True(t, a.Take(piece, 0))
+		assert.LessOrEqual(t, a.Used()+a.garbage.bytes.Load(), int64(40*piece))
+		a.Give(piece)
+	}
+	// As many by itself as it needs, or fewer if the collector has run meanwhile.
+	assert.LessOrEqual(t, collections()-before, uint64(1000/40+1))
+	assert.Positive(t, a.garbage.bytes.Load())
+	runtime.GC()
+	runtime.GC()
+	a.garbage.age()
+	assert.Zero(t, a.garbage.bytes.Load(), "collections that the account did not ask for count, too")
+}
+
+// What is reserved for a request that waited is collected for as well.
+func TestAWaiterCollectsBeforeItAllocates(t *testing.T) {
+	const piece = 1 << 20
+	a := New(32 * piece)
+	require.True(t, a.Take(24*piece, 0))
+	served := make(chan error)
+	go func() { served <- a.Wait(t.Context(), 24*piece, 0) }()
+	a.Give(24 * piece)
+	require.NoError(t, <-served)
+	assert.LessOrEqual(t, a.Used()+a.garbage.bytes.Load(), int64(40*piece))
+	a.Give(24 * piece)
 }

@@ -96,8 +96,8 @@ func (w *Waits) Begin(one *Wait) bool {
 	return w.makeRoom(one)
 }
 
-// Grow adds bytes that have arrived. It returns false if the wait has ended, or is now the
-// one to be ended, which Grow then removes.
+// Grow adds bytes that have arrived, or takes some away whose memory is free. It returns false if
+// the wait has ended, or is now the one to be ended, which Grow then removes.
 func (w *Waits) Grow(one *Wait, bytes int) bool {
 	w.mu.Lock()
 	if !one.in {
@@ -106,6 +106,13 @@ func (w *Waits) Grow(one *Wait, bytes int) bool {
 	}
 	one.bytes += int64(bytes)
 	w.addLocked(one, amount{bytes: int64(bytes)})
+	switch {
+	case w.memory == nil:
+	case bytes > 0:
+		w.memory.Add(int64(bytes))
+	default:
+		w.memory.Give(int64(-bytes))
+	}
 	return w.makeRoom(one)
 }
 
@@ -118,6 +125,9 @@ func (w *Waits) ShrinkTo(one *Wait, left, come int64) {
 		less := one.bytes - one.bytes*left/come
 		one.bytes -= less
 		w.addLocked(one, amount{bytes: -less})
+		if w.memory != nil {
+			w.memory.Cancel(less)
+		}
 	}
 }
 
@@ -125,7 +135,7 @@ func (w *Waits) ShrinkTo(one *Wait, left, come int64) {
 func (w *Waits) End(one *Wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.removeLocked(one)
+	w.endLocked(one)
 }
 
 // HandOver removes a wait and leaves the memory that it holds to the caller. It returns how
@@ -136,11 +146,10 @@ func (w *Waits) HandOver(one *Wait) (held int64, in bool) {
 	if !one.in {
 		return 0, false
 	}
+	w.removeLocked(one)
 	if w.memory != nil {
 		held = one.bytes
-		w.memory.Add(held)
 	}
-	w.removeLocked(one)
 	return held, true
 }
 
@@ -166,7 +175,7 @@ func (w *Waits) makeRoom(one *Wait) (in bool) {
 		if victim == nil {
 			victim = one // all others are being served
 		}
-		w.removeLocked(victim)
+		w.endLocked(victim)
 		if victim == one {
 			break
 		}
@@ -221,19 +230,20 @@ func (w *Waits) addLocked(one *Wait, more amount) {
 		h.count += more.count
 		h.bytes += more.bytes
 	}
-	switch {
-	case w.memory == nil:
-	case more.bytes > 0:
-		w.memory.Add(more.bytes)
-	default:
-		w.memory.Give(-more.bytes)
+}
+
+// endLocked removes a wait and gives its memory back, unless that was done.
+func (w *Waits) endLocked(one *Wait) {
+	if !one.in {
+		return
+	}
+	w.removeLocked(one)
+	if w.memory != nil {
+		w.memory.Give(one.bytes)
 	}
 }
 
 func (w *Waits) removeLocked(one *Wait) {
-	if !one.in {
-		return
-	}
 	one.in = false
 	if one.prev != nil {
 		one.prev.next = one.next

@@ -248,6 +248,7 @@ func (c *rawTransport) makeRoom(ops int) bool {
 		return false
 	}
 	account.Add(bytes)
+	account.Collect(bytes)
 	c.decoded = bytes
 	return true
 }
@@ -304,6 +305,9 @@ func (c *rawTransport) readRest(f *frame.Request) error {
 	left, err := f.ReadGrowing(c.in.buffered, c.limit, func(bytes int) bool {
 		in = in && waits.Grow(one, bytes)
 		c.come += int64(bytes)
+		if in {
+			c.server.Memory().Collect(int64(bytes))
+		}
 		return in
 	})
 	if err == nil && left == 0 {

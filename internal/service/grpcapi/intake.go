@@ -163,7 +163,7 @@ func (in *intake) open(a *arrival) error {
 		if err := c.api.server.Memory().Wait(c, more, held); err != nil {
 			return err
 		}
-		c.api.server.Memory().Give(more)
+		c.api.server.Memory().Cancel(more)
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()

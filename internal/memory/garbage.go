@@ -1,0 +1,91 @@
+package memory
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// garbageShare: a quarter of the account is for garbage, beside what requests hold.
+	garbageShare = 4
+	// leastGarbage is the least that is for garbage: what the collector leaves in any program.
+	leastGarbage = 4 << 20
+)
+
+// garbage counts the large pieces that were given back and that the garbage collector has not
+// freed, as far as is known. The collector alone does not bound them: its limit is a soft one, and
+// while other processes have the processors, requests allocate several large pieces between two of
+// its steps.
+//
+// What is given back while a collection runs may be freed by the next one only. So a piece counts
+// until two collections have ended, or one that began after it.
+type garbage struct {
+	bytes atomic.Int64 // the sum of what follows
+
+	mu struct {
+		sync.Mutex
+		cycle          uint64 // collections that had ended
+		younger        int64  // given back since then
+		older          int64  // given back in the time of the collection before
+		beingCollected int64  // given back before a collection of collect began
+		collections    [1]metrics.Sample
+	}
+	collecting sync.Mutex
+}
+
+// add counts a piece that was given back.
+func (g *garbage) add(bytes int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ageLocked()
+	g.mu.younger += bytes
+	g.bytes.Add(bytes)
+}
+
+// age forgets what the collector has freed by itself.
+func (g *garbage) age() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ageLocked()
+}
+
+func (g *garbage) ageLocked() {
+	all := g.mu.collections[:]
+	all[0].Name = "/gc/cycles/total:gc-cycles"
+	metrics.Read(all)
+	passed := all[0].Value.Uint64() - g.mu.cycle
+	g.mu.cycle += passed
+	switch passed {
+	case 0:
+		return
+	case 1:
+		g.bytes.Add(-g.mu.older)
+		g.mu.older = g.mu.younger
+	default:
+		g.bytes.Add(-g.mu.older - g.mu.younger)
+		g.mu.older = 0
+	}
+	g.mu.younger = 0
+}
+
+// collect has the collector free what was given back before, while over reports that this is too
+// much. Concurrent calls share collections.
+func (g *garbage) collect(over func() bool) {
+	g.collecting.Lock()
+	defer g.collecting.Unlock()
+	if g.age(); !over() {
+		return
+	}
+	g.mu.Lock()
+	g.mu.beingCollected = g.mu.older + g.mu.younger
+	g.mu.older, g.mu.younger = 0, 0
+	g.mu.Unlock()
+	runtime.GC()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.bytes.Add(-g.mu.beingCollected)
+	g.mu.beingCollected = 0
+	g.ageLocked()
+}
