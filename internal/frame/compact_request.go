@@ -61,7 +61,7 @@ func (r *Request) discarded(head []byte, n int) error {
 	return nil
 }
 
-// discard keeps the number of operations alone.
+// discard keeps the number of operations alone, and no memory for them.
 func (r *Request) discard(h *header) {
 	op := Op{Kind: Put}
 	switch h.kind {
@@ -70,7 +70,7 @@ func (r *Request) discard(h *header) {
 	case CallFrame:
 		op.Kind = Call
 	}
-	r.Discarded, r.Ops = h.count, append(r.Ops[:0], op)
+	r.Discarded, r.Ops = h.count, []Op{op}
 }
 
 // DecodeCompact decodes a whole compact frame. Keys and values point into frame. After

@@ -114,7 +114,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 		b.ops = append(b.ops, op)
 		b.call.Charged += bytes
 		if !k.read {
-			b.changes = append(b.changes, change)
+			b.changes = append(grown(b.changes, len(f.Ops)-i), change)
 		}
 		if k.looks {
 			b.looks = append(b.looks, look{condition, kv.Lookup{Key: op.Key}})
@@ -125,6 +125,14 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 		p.transport.Send(&frame.Response{Compact: f.Compact, ID: f.ID, Results: refused}, t)
 	}
 	return split
+}
+
+// grown returns all with room for more elements, which it makes for all of them at once.
+func grown[T any](all []T, more int) []T {
+	if len(all) == cap(all) {
+		return slices.Grow(all, more)
+	}
+	return all
 }
 
 func find(batches []*batch, k batchKey) *batch {
@@ -412,7 +420,7 @@ func (b *batch) fail(op *frame.Op, why *service.Error) {
 
 // add puts an answer into the response, and sends that when it is large.
 func (b *batch) add(r frame.Result) {
-	b.response.Results = append(b.response.Results, r)
+	b.response.Results = append(grown(b.response.Results, len(b.ops)-b.answered), r)
 	if len(r.Value) > 0 {
 		b.lent += b.call.Budget.Part(len(r.Value))
 	}

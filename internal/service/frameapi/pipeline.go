@@ -130,9 +130,10 @@ func (p *Pipeline) next(t *ReceiveToken) (f *frame.Request) {
 }
 
 // opBytes is what an operation of a frame occupies beside its key and value, until it is answered:
-// decoded, in the call of the store, and as a result.
+// decoded, in the call of the store with the pointers to it, and as a result. A pooled batch has
+// memory for reads and for writes.
 var opBytes = int64(reflect.TypeFor[frame.Op]().Size() + reflect.TypeFor[frame.Result]().Size() +
-	max(reflect.TypeFor[kv.Lookup]().Size(), reflect.TypeFor[kv.Write]().Size()))
+	reflect.TypeFor[kv.Lookup]().Size() + reflect.TypeFor[kv.Write]().Size() + 3*reflect.TypeFor[*int]().Size())
 
 // serve answers every operation of a frame.
 func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
