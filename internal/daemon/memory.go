@@ -16,8 +16,8 @@ const (
 	// batch would block all other requests.
 	leastRequests = 24 << 20
 	// programBytes is memory that the garbage collector does not count: the pages of the
-	// program. An idle service has 16 MiB of them.
-	programBytes = 16 << 20
+	// program. An idle service has 16 MiB of them, a busy one 20.
+	programBytes = 20 << 20
 	// runtimeBytes is for stacks, connections, and the runtime itself. Guessed.
 	runtimeBytes = 4 << 20
 
