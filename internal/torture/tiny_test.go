@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -25,13 +28,41 @@ import (
 // A server stays within its memory budget and a quarter more, also while clients send requests that
 // are small beside what they are decoded to.
 func TestMemoryStaysWithinTheBudgetWithTinyElements(t *testing.T) {
-	const text, budget = "64MiB", 64 << 20
-	for _, c := range []memoryCase{
+	withTinyElements(t, []memoryCase{
 		{name: "requests of empty elements, by gRPC", attack: tinyRequests, events: 100},
 		{name: "writes of empty mutations, by gRPC", attack: tinyMutations, events: 1000},
 		{name: "calls of empty elements, raw frames", attack: tinyCalls, events: 50},
 		{name: "frames of tiny operations", attack: tinyFrames, events: 2000},
-	} {
+	})
+}
+
+// It does so where other processes have most of the processors. The goroutines of the server then stop
+// anywhere for some milliseconds: with what they have received and not reserved yet, and in the
+// collector while others go on allocating.
+func TestMemoryStaysWithinTheBudgetOnABusyMachine(t *testing.T) {
+	keepBusy(t)
+	withTinyElements(t, []memoryCase{
+		{name: "calls of empty elements, raw frames", attack: tinyCalls, events: 1000},
+		{name: "frames of tiny operations", attack: tinyFrames, events: 6000},
+	})
+}
+
+// keepBusy has three processes for each processor count until the test ends, or this process.
+func keepBusy(t *testing.T) {
+	const loop = "while kill -0 $PPID 2>/dev/null; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done"
+	for range 3 * runtime.NumCPU() {
+		c := exec.Command("sh", "-c", loop)
+		require.NoError(t, c.Start())
+		t.Cleanup(func() {
+			assert.NoError(t, c.Process.Kill())
+			assert.Error(t, c.Wait(), "a killed process does not exit with 0")
+		})
+	}
+}
+
+func withTinyElements(t *testing.T, cases []memoryCase) {
+	const text, budget = "64MiB", 64 << 20
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, filepath.Join(t.TempDir(), "data"), "--memory", text)
 			resetPeak(t, s)
