@@ -113,7 +113,7 @@ type Request struct {
 	// OneVersion: all reads must be answered at one version.
 	OneVersion bool
 
-	// Held is what the transport has reserved for the bytes of the frame. Whoever serves the frame
+	// Held is what the transport has reserved for the bytes of the frame. The pipeline that serves it
 	// gives it back.
 	Held int64
 
