@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -70,7 +71,11 @@ func TestANodeThatWasAwayHearsALeaderThatHasJoined(t *testing.T) {
 	nodes[1].lead(id)
 	put(t, nodes[id], "meanwhile")
 	nodes[3] = starts[2]()
-	nodes[3].status(func(c *kvd.Cluster) bool { return nodeIn(c, id).Voter && calm(c) })
+	put(t, nodes[3], "forwarded to the one that has joined")
+	nodes[3].status(func(c *kvd.Cluster) bool { // another node may lead by now, as after a pause
+		err := nodes[3].hint(t.Context())
+		return nodeIn(c, id).Voter && calm(c) && (c.Leader == 3 || err != nil && strings.Contains(err.Error(), "at "+nodes[c.Leader].addr))
+	})
 	nodes[3].holds("meanwhile")
 	endAll(t, nodes)
 }
