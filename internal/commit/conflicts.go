@@ -29,6 +29,17 @@ func (c *Coordinator) changedLocked(r *partition.Reads) error {
 	return c.tree.Changed(r)
 }
 
+// BetweenRecords calls f while none of the coordinators, which are in ascending order of their
+// partitions, appends a record: not even one that it has checked already. So f may append a record
+// that changes by what the others are checked, such as the time. It does no I/O.
+func BetweenRecords(coordinators []*Coordinator, f func()) {
+	for _, c := range coordinators {
+		c.appendMu.Lock()
+		defer c.appendMu.Unlock()
+	}
+	f()
+}
+
 // writes returns a conflict if a record in line writes what was read.
 func (c *Coordinator) writes(rec *pending, r *partition.Reads) error {
 	for _, k := range r.Keys {

@@ -85,8 +85,16 @@ type Options struct {
 	// RequestIDs is how many request ids are remembered: see kv.RequestID.
 	RequestIDs int
 
-	// Now is the store's clock, in Unix milliseconds. It never goes back.
-	Now func() uint64
+	// Now returns the time at the end of the log by the store's clock, in Unix milliseconds: a
+	// condition holds if it does at that time. It also returns the number of the record by which it
+	// is that time, 0 if there is none: once that number is visible, so is the time. Neither goes
+	// back. Now is called under the appendMu of the coordinator: see BetweenRecords.
+	Now func() (now uint64, from kv.SeqNum)
+}
+
+// Clocked returns a Now of a store to which no record of its log says what time it is.
+func Clocked(now func() uint64) func() (uint64, kv.SeqNum) {
+	return func() (uint64, kv.SeqNum) { return now(), 0 }
 }
 
 // Coordinator forms the micro-batches of one partition, appends them to the log and

@@ -122,9 +122,10 @@
 // request id. The place of the first attempt is not remembered, so everything that was
 // appended so far must become durable. Wait 10 comes only for a proposal that lost: a
 // conditional write then tries again (Execute at most 100 times, with growing pauses), a
-// transaction returns the conflict. Conditions, and reads of a transaction that are checked in
-// the tables, also wait as reads do: see internal/README.md. The first write of a store that
-// sets an expiry waits for the file CLOCK. If more than 2^30 numbers are not synced, the log
+// transaction returns the conflict. (In a cluster an entry of the log sets the time: for keys that
+// have expired by it, it is a conflicting write.) Conditions, and reads of a transaction that are
+// checked in the tables, also wait as reads do: see internal/README.md. The first write of a store
+// that sets an expiry waits for the file CLOCK. If more than 2^30 numbers are not synced, the log
 // refuses a record at once (kv.OverloadError unsynced_numbers).
 //
 // appendMu, WriteGroup.mu and wal.Log.mu are held for work in memory only.

@@ -57,6 +57,11 @@
 // enough; the Go client does that. Without these names a commit would have to repeat every
 // read of the transaction, including whole ranges.
 //
+// In a cluster an entry of the log says what time it is from its number on, and readers see that
+// time when the entry is committed. A record is numbered before that, so it is checked by the time
+// of the newest entry that is numbered (numberedTime). A caller that loses by that time waits until
+// the entry can be read before it reads again: until then it would find what it found before.
+//
 // The exception: a record is in the log before it is visible. Say that "put b if a is present"
 // is appended just before a expires. Until the record is visible, a reader after the expiry
 // sees neither a nor b: to that reader the expiry comes before the put. The put is

@@ -42,6 +42,8 @@ type member struct {
 	sealer  sync.WaitGroup
 	applied atomic.Uint64 // newest number of what was applied, perhaps not yet visible
 
+	numbered numberedTime // of the tenure
+
 	digesting atomic.Bool    // a digest of the state is being computed
 	digests   sync.WaitGroup // computes it
 
@@ -223,6 +225,7 @@ func (m *member) Lead(t Tenure) {
 	m.e.clock.raise(m.state.Time)
 	m.tenure = newTenureLog(m, t, m.next)
 	m.next = nil
+	m.numbered = numberedTime{now: m.state.Time} // no record of an earlier tenure is checked any more: see endTenure
 	for _, c := range m.tenure.coordinators {
 		c.Start(m.tenure, m.first, m.state.Seq)
 	}

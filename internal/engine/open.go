@@ -268,13 +268,17 @@ func (e *Engine) orchestrators() []*commit.Orchestrator {
 }
 
 func (e *Engine) commitOptions(p *partition.Partition, orchestrators []*commit.Orchestrator) commit.Options {
+	now := commit.Clocked(e.now)
+	if e.member != nil {
+		now = e.member.numbered.read
+	}
 	share := e.opts.share(e.descriptor.Partitions)
 	writes := e.opts.Writes
 	if writes.QueueBytes == 0 {
 		writes.QueueBytes = int(share)
 	}
 	return commit.Options{
-		ID: p.ID(), Tree: p, Applied: e.sequencer, Now: e.now,
+		ID: p.ID(), Tree: p, Applied: e.sequencer, Now: now,
 		Orchestrator: orchestrators[p.ID()*len(orchestrators)/e.descriptor.Partitions],
 		Writes:       writes, InflightBytes: share, RequestIDs: max(e.opts.requestIDs/e.descriptor.Partitions, 1),
 	}

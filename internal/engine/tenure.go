@@ -37,6 +37,25 @@ type tenureLog struct {
 	moved   chan struct{} // closed when something is committed or the tenure ends; nil if no goroutine waits
 }
 
+// numberedTime is the time at the end of the log of a tenure. Readers see it later, once the
+// entry that sets it is committed (sequencer.time); a condition that holds for them until then
+// may not hold for a record that comes after the entry.
+//
+// It is written under the appendMu of all coordinators of the tenure, and read under that of one.
+type numberedTime struct {
+	now  uint64
+	from kv.SeqNum // the entry that sets it; 0: it was applied before the tenure
+}
+
+func (n *numberedTime) read() (now uint64, from kv.SeqNum) { return n.now, n.from }
+
+// set notes an entry that sets the time, which does not go back by it.
+func (n *numberedTime) set(now uint64, from kv.SeqNum) {
+	if now > n.now {
+		n.now, n.from = now, from
+	}
+}
+
 // proposed is a record that was proposed and is not committed yet.
 type proposed struct {
 	id    uint64
@@ -75,9 +94,15 @@ func (t *tenureLog) propose(r entry, w wal.Waker) (kv.SeqNum, wal.Pos, error) {
 	return r.base, wal.Pos(t.appends), nil
 }
 
-// stamp proposes an entry that sets the store's clock to a time; 0: it stays.
-func (t *tenureLog) stamp(time uint64) error {
-	_, _, err := t.propose(entry{kind: entryTime, units: 1, time: time}, nil)
+// stamp proposes an entry that sets the store's clock to a time; 0: it stays. No record is checked
+// before it and numbered after it, by the time that was before.
+func (t *tenureLog) stamp(time uint64) (err error) {
+	commit.BetweenRecords(t.coordinators, func() {
+		var at kv.SeqNum
+		if at, _, err = t.propose(entry{kind: entryTime, units: 1, time: time}, nil); err == nil {
+			t.m.numbered.set(time, at)
+		}
+	})
 	return err
 }
 

@@ -3,9 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/commit"
@@ -172,4 +176,44 @@ func ofPartition(id int) []byte {
 	r.Section(id, 1)
 	r.Op(0, kv.RequestID{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("a")})
 	return r.Bytes()
+}
+
+// While an entry sets the clock no record is checked: it would be numbered after the entry, and
+// checked by the time before. The time that records are checked by is then that of the entry,
+// whether or not readers see it, and does not go back by a later one.
+func TestNoRecordIsCheckedWhileTheClockIsSet(t *testing.T) {
+	log := &scriptedLog{}
+	m := &member{log: log}
+	coordinators := []*commit.Coordinator{
+		commit.New(commit.Options{Orchestrator: commit.NewOrchestrator(nil), RequestIDs: 1}),
+		commit.New(commit.Options{ID: 1, Orchestrator: commit.NewOrchestrator(nil), RequestIDs: 1}),
+	}
+	tenure := newTenureLog(m, Tenure{Term: 5, Number: 1}, coordinators)
+	var checked sync.WaitGroup
+	var checks atomic.Int64
+	log.onPropose = func() {
+		for _, c := range coordinators {
+			checked.Go(func() {
+				_, _, err := c.Remembered(kv.RequestID{ClientID: 1, Sequence: 1}) // under appendMu, as the check of a record
+				assert.NoError(t, err)
+				checks.Add(1)
+			})
+		}
+		for range 1000 {
+			runtime.Gosched()
+		}
+		require.Zero(t, checks.Load())
+	}
+	require.NoError(t, tenure.stamp(100))
+	checked.Wait()
+	require.EqualValues(t, 2, checks.Load())
+	log.onPropose = nil
+	require.NoError(t, tenure.stamp(0))
+	now, from := m.numbered.read()
+	require.EqualValues(t, 100, now)
+	require.EqualValues(t, 1, from)
+	log.refuse = wal.ErrNoRoomYet
+	require.ErrorIs(t, tenure.stamp(200), wal.ErrNoRoomYet)
+	now, _ = m.numbered.read()
+	require.EqualValues(t, 100, now, "the entry has no place in the log")
 }

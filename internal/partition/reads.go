@@ -49,11 +49,15 @@ func (r *Reads) Expires(key ReadKey, expiry uint64) {
 	}
 }
 
-// Expired returns a *kv.ConflictError if a key has expired that must not have, at a time
-// of the store's clock.
-func (r *Reads) Expired(now func() uint64) error {
-	if r.until != 0 && r.until <= now() {
-		return Conflict(r.expires.Key, r.At)
+// Expired returns a *kv.ConflictError if a key has expired that must not have, at the time that
+// clock returns. The conflict has the version from which on it is that time for readers, which
+// clock returns too; 0: it is already.
+func (r *Reads) Expired(clock func() (now uint64, from kv.SeqNum)) error {
+	if r.until == 0 {
+		return nil
+	}
+	if now, from := clock(); r.until <= now {
+		return Conflict(r.expires.Key, max(r.At, from))
 	}
 	return nil
 }

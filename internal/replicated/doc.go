@@ -56,7 +56,8 @@
 // of its own: when its tenure begins, and every second if keys with an expiry were written. It
 // takes its own clock, which it has moved to the last time set if that is later. All nodes read at the time that
 // was set last, so a key that has expired on one has expired on all, and no failover brings it
-// back. A key stays for up to a second longer than it would on a single node.
+// back. A key stays for up to a second longer than it would on a single node. A condition, or a
+// transaction, is judged by the time at its place in the log, which readers may not see yet.
 //
 // # Membership
 //
