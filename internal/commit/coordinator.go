@@ -82,8 +82,9 @@ type Options struct {
 	// there.
 	InflightBytes int64
 
-	// RequestIDs is how many request ids are remembered: see kv.RequestID.
-	RequestIDs int
+	// RequestIDs are the request ids that are remembered, which all coordinators of a store have in
+	// common.
+	RequestIDs *RequestWindow
 
 	// Now returns the time at the end of the log by the store's clock, in Unix milliseconds: a
 	// condition holds if it does at that time. It also returns the number of the record by which it
@@ -157,12 +158,15 @@ func New(o Options) *Coordinator {
 // ID returns the id of the partition.
 func (c *Coordinator) ID() int { return c.opts.ID }
 
-// Remember notes the request id of an operation that the log has, if it has one. Before
-// Start only; not safe for concurrent use.
+// Remember notes the request id of an operation that the log has, if it has one. The operation is in
+// the first section of its record. (The partition of that remembers the ids of the record.) Records come
+// in the order of the log. Before Start only.
 func (c *Coordinator) Remember(base kv.SeqNum, op *record.Op) {
 	if !op.RequestID.Named() {
 		return
 	}
+	c.appendMu.Lock()
+	defer c.appendMu.Unlock()
 	id := requestIDOf(op.RequestID)
 	if _, _, known := c.line.ids.find(id); !known {
 		c.line.ids.add(id, base+kv.SeqNum(op.Unit), op.RequestID.Content)
@@ -175,7 +179,7 @@ func (c *Coordinator) Remember(base kv.SeqNum, op *record.Op) {
 func (c *Coordinator) Inherit(from *Coordinator) {
 	from.appendMu.Lock()
 	defer from.appendMu.Unlock()
-	c.line.ids, from.line.ids = from.line.ids, newRequestIDs(1)
+	c.line.ids, from.line.ids = from.line.ids, newRequestIDs(from.opts.RequestIDs)
 }
 
 // Start begins to serve. The log was replayed from number first on, and up to

@@ -50,7 +50,7 @@ func (s *fixture) openLed(o partition.Options, by *Orchestrator) (*partition.Par
 	p, err := partition.Open(o)
 	require.NoError(s.t, err)
 	c := New(Options{
-		Orchestrator: by, ID: p.ID(), Tree: p, Applied: s.world, Now: Clocked(s.world.Now), InflightBytes: 1 << 20, RequestIDs: 4,
+		Orchestrator: by, ID: p.ID(), Tree: p, Applied: s.world, Now: Clocked(s.world.Now), InflightBytes: 1 << 20, RequestIDs: NewRequestWindow(4),
 	})
 	p.Attach(c)
 	p.Start(s.world, s.world.Last())

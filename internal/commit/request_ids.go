@@ -18,21 +18,23 @@ func requestIDOf(o kv.RequestID) requestID { return requestID{o.ClientID, o.Sequ
 // Latency", SOSP 2015, calls them completion records).
 //
 // An id belongs to what the write did: it is kept with a hash of that, 8 bytes, so that
-// another write under the same id is refused and not taken for done. Some 35 bytes an id
+// another write under the same id is refused and not taken for done. Some 50 bytes an id
 // are kept in all.
 //
-// It is bounded: the oldest id goes when a new one comes. An id that is not known belongs
-// to a write of at most version floor, or to none.
+// It is bounded: an id goes when it has left the window, which is that of the store. So a partition
+// to which all writes go has the whole window, and what an idle one has goes by and by.
+// An id that is not known belongs to a write of at most version floor, or to none.
 //
 // Guarded by appendMu, since the order of the log decides which of two attempts came
 // first.
 type requestIDs struct {
-	runs  map[runKey]*idRun
-	spare []*idRun    // empty ones for new runs, at most spareRuns
-	line  []requestID // of the known ones, oldest first from next on
-	next  int         // the place of the oldest once line is full
-	size  int
-	floor kv.SeqNum
+	window  *RequestWindow
+	runs    map[runKey]*idRun
+	last    *idRun // of runs, which was asked for last, or nil; its key is lastKey
+	lastKey runKey
+	spare   []*idRun // empty ones for new runs, at most spareRuns
+	line    idQueue  // of the known ones
+	floor   kv.SeqNum
 }
 
 // idRun holds the ids of one client whose sequences differ in their low byte
@@ -56,20 +58,32 @@ func (n requestID) run() (key runKey, low byte) {
 	return runKey{n.client, n.sequence >> 8}, byte(n.sequence)
 }
 
-func newRequestIDs(size int) *requestIDs {
-	return &requestIDs{runs: make(map[runKey]*idRun), size: size}
+func newRequestIDs(window *RequestWindow) *requestIDs {
+	return &requestIDs{runs: make(map[runKey]*idRun), window: window}
 }
 
 // find returns the version that the write with an id was applied at, and a hash of
 // what it did.
 func (w *requestIDs) find(n requestID) (version kv.SeqNum, content uint64, known bool) {
 	key, low := n.run()
-	if r := w.runs[key]; r != nil {
+	if r := w.run(key); r != nil {
 		if i := bytes.IndexByte(r.low, low); i >= 0 {
 			return r.versions[i], r.contents[i], true
 		}
 	}
 	return 0, 0, false
+}
+
+// run returns the run of a key, nil if there is none. A write asks several times for the same.
+func (w *requestIDs) run(key runKey) *idRun {
+	if w.last != nil && w.lastKey == key {
+		return w.last
+	}
+	r := w.runs[key]
+	if r != nil {
+		w.last, w.lastKey = r, key
+	}
+	return r
 }
 
 // recall decides on a write that has an id: whether it was applied before, and at
@@ -94,20 +108,51 @@ func errReused(o kv.RequestID) error {
 	return fmt.Errorf("%w: client %016x has written something else as its number %d", kv.ErrRequestIDReused, o.ClientID, o.Sequence)
 }
 
-// add remembers an id, which is not known yet.
+// add remembers an id, which is not known yet. It forgets at most two others, so that a write after a
+// long rest does not pay for all before.
 func (w *requestIDs) add(n requestID, version kv.SeqNum, content uint64) {
 	w.put(n, version, content)
-	if len(w.line) < w.size {
-		w.line = append(w.line, n)
-		return
+	place := w.window.given.Add(1)
+	held := int64(1)
+	for range 2 {
+		oldest := w.line.oldest()
+		if oldest == nil || !w.window.left(oldest, place) && w.window.held.Load()+held <= w.window.most() {
+			break
+		}
+		held -= w.evict()
 	}
-	if oldest := w.line[w.next]; oldest != (requestID{}) { // the zero id is a retracted one's place
-		w.floor = max(w.floor, w.forget(oldest))
+	w.line.push(placedID{n, place})
+	if held != 0 {
+		w.window.held.Add(held)
 	}
-	w.line[w.next] = n
-	if w.next++; w.next == w.size {
-		w.next = 0
+}
+
+// evict forgets the oldest id of the line, and returns how many that were: none, if it was retracted.
+func (w *requestIDs) evict() int64 {
+	id := w.line.oldest().id
+	w.line.pop()
+	if id == (requestID{}) {
+		return 0
 	}
+	key, low := id.run()
+	r := w.runs[key]
+	w.floor = max(w.floor, w.drop(key, r, low))
+	return 1
+}
+
+// trim forgets at most so many ids that have left the window, and reports whether there may be more.
+func (w *requestIDs) trim(most int) (more bool) {
+	newest := w.window.given.Load()
+	held := int64(0)
+	defer func() { w.window.held.Add(held) }()
+	for range most {
+		oldest := w.line.oldest()
+		if oldest == nil || !w.window.left(oldest, newest) {
+			return false
+		}
+		held -= w.evict()
+	}
+	return true
 }
 
 // retract forgets an id of a write that was not applied. It is one of the newest, if it is
@@ -116,19 +161,21 @@ func (w *requestIDs) retract(n requestID) {
 	if _, _, known := w.find(n); !known {
 		return
 	}
-	w.forget(n)
-	for i := range w.line {
-		place := (w.next + len(w.line) - 1 - i) % len(w.line)
-		if w.line[place] == n {
-			w.line[place] = requestID{}
-			return
+	key, low := n.run()
+	w.drop(key, w.run(key), low)
+	w.window.held.Add(-1)
+	w.line.newest(func(place *placedID) bool {
+		if place.id != n {
+			return true
 		}
-	}
+		place.id = requestID{}
+		return false
+	})
 }
 
 func (w *requestIDs) put(n requestID, version kv.SeqNum, content uint64) {
 	key, low := n.run()
-	r := w.runs[key]
+	r := w.run(key)
 	if r == nil {
 		if last := len(w.spare) - 1; last >= 0 {
 			r, w.spare = w.spare[last], w.spare[:last]
@@ -140,16 +187,17 @@ func (w *requestIDs) put(n requestID, version kv.SeqNum, content uint64) {
 	r.low, r.versions, r.contents = append(r.low, low), append(r.versions, version), append(r.contents, content)
 }
 
-// forget forgets an id, which is known, and returns its version.
-func (w *requestIDs) forget(n requestID) kv.SeqNum {
-	key, low := n.run()
-	r := w.runs[key]
+// drop removes an id from its run, and returns the version of the write.
+func (w *requestIDs) drop(key runKey, r *idRun, low byte) kv.SeqNum {
 	i, last := bytes.IndexByte(r.low, low), len(r.low)-1
 	version := r.versions[i]
 	r.low[i], r.versions[i], r.contents[i] = r.low[last], r.versions[last], r.contents[last]
 	r.low, r.versions, r.contents = r.low[:last], r.versions[:last], r.contents[:last]
 	if last == 0 {
 		delete(w.runs, key)
+		if w.last == r {
+			w.last = nil
+		}
 		if len(w.spare) < spareRuns {
 			w.spare = append(w.spare, r)
 		}
@@ -172,4 +220,14 @@ func (c *Coordinator) Remembered(o kv.RequestID) (version kv.SeqNum, known bool,
 		c.stats.duplicates.Add(1)
 	}
 	return version, known, err
+}
+
+// TrimRequestIDs forgets request ids that have left the window, but not so many that it holds up
+// writers for long, and reports whether there may be more. Without it a partition to which no more
+// writes go would keep what it knows.
+func (c *Coordinator) TrimRequestIDs() (more bool) {
+	const step = 1024 // some 100 µs
+	c.appendMu.Lock()
+	defer c.appendMu.Unlock()
+	return c.line.ids.trim(step)
 }

@@ -14,7 +14,7 @@ import (
 func TestRequestIDsNeverDenyAWriteItForgot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "size")
-		w := newRequestIDs(size)
+		w := newRequestIDs(NewRequestWindow(size))
 		var written []requestID                           // that of version i+1 is written[i]
 		step := rapid.Uint64Range(1, 300).Draw(t, "step") // how many of them are in a run
 		for range rapid.IntRange(0, 40).Draw(t, "writes") {
@@ -43,6 +43,7 @@ func TestRequestIDsNeverDenyAWriteItForgot(t *testing.T) {
 			held += len(r.low)
 		}
 		assert.LessOrEqual(t, held, size)
+		assert.EqualValues(t, held, w.window.held.Load())
 		assert.LessOrEqual(t, len(w.spare), spareRuns)
 		fresh := kv.RequestID{ClientID: 9, Sequence: 9, Retried: true, KnownVersion: kv.SeqNum(len(written))}
 		assert.False(t, w.forgot(fresh), "the write of a caller that has seen the newest version did not happen")
@@ -57,7 +58,7 @@ func TestRequestIDsNeverDenyAWriteItForgot(t *testing.T) {
 func TestRetractedRequestIDsAreUnknown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "size")
-		w := newRequestIDs(size)
+		w := newRequestIDs(NewRequestWindow(size))
 		id := func(i int) requestID { return requestID{client: 1, sequence: uint64(200 * i)} }
 		applied := map[int]bool{}
 		n := rapid.IntRange(1, 30).Draw(t, "writes")
@@ -76,4 +77,73 @@ func TestRetractedRequestIDsAreUnknown(t *testing.T) {
 			assert.True(t, known || !applied[i] || w.forgot(again), "write %d is neither known nor forgotten", i)
 		}
 	})
+}
+
+// Partitions remember the newest ids of the store, however the writes are spread. What
+// they have forgotten they own up to.
+func TestPartitionsShareOneWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 12).Draw(t, "size")
+		window := NewRequestWindow(size)
+		partitions := make([]*requestIDs, rapid.IntRange(1, 4).Draw(t, "partitions"))
+		for i := range partitions {
+			partitions[i] = newRequestIDs(window)
+		}
+		type write struct {
+			id requestID
+			in *requestIDs
+		}
+		var written []write // that of version i+1 is written[i]
+		last := map[uint64]uint64{}
+		for range rapid.IntRange(1, 60).Draw(t, "writes") {
+			client := rapid.Uint64Range(1, 3).Draw(t, "client")
+			last[client] += rapid.Uint64Range(1, 300).Draw(t, "step")
+			n := write{requestID{client, last[client]}, rapid.SampledFrom(partitions).Draw(t, "partition")}
+			written = append(written, n)
+			n.in.add(n.id, kv.SeqNum(len(written)), 0)
+			trims := rapid.IntRange(0, 9).Draw(t, "trim") == 0
+			if trims {
+				for _, p := range partitions {
+					for p.trim(3) {
+					}
+				}
+			}
+			held := 0
+			for i, w := range written {
+				_, _, known := w.in.find(w.id)
+				if assert.True(t, known || i < len(written)-size, "version %d of %d", i+1, len(written)); known {
+					held++
+					assert.False(t, trims && i < len(written)-size, "version %d of %d", i+1, len(written))
+					continue
+				}
+				_, _, err := w.in.recall(kv.RequestID{ClientID: w.id.client, Sequence: w.id.sequence, Retried: true, KnownVersion: kv.SeqNum(i)})
+				assert.ErrorIs(t, err, kv.ErrUncertain, "version %d of %d", i+1, len(written))
+			}
+			assert.EqualValues(t, held, window.held.Load())
+		}
+	})
+}
+
+// While no partition is trimmed, and all writes go to one after the other, the ids are bounded.
+func TestRequestIDsAreBounded(t *testing.T) {
+	const size, count = 300, 16
+	window := NewRequestWindow(size)
+	version := kv.SeqNum(0)
+	for range count {
+		p := newRequestIDs(window)
+		for range 3 * size {
+			version++
+			p.add(requestID{1, uint64(version)}, version, 0)
+			assert.LessOrEqual(t, window.held.Load(), window.most()+count)
+		}
+		known := 0
+		p.line.newest(func(n *placedID) bool {
+			_, _, found := p.find(n.id)
+			assert.True(t, found)
+			known++
+			return true
+		})
+		assert.NotZero(t, known)
+		assert.LessOrEqual(t, len(p.line.chunks), known/len(idChunk{})+2)
+	}
 }

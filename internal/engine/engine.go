@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/backup"
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -35,6 +36,7 @@ type Engine struct {
 	cache       *sstable.Cache
 	clock       *clock
 	sequencer   *sequencer
+	requestIDs  *commit.RequestWindow
 	snapshots   *snapshots
 	checkpoints checkpoints
 	scrubs      scrubs

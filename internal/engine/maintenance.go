@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // maintain is the maintenance loop. Every second it checks that the files are in their places,
-// checks the disk, renews the clock's line, ends leases, flushes old memtables and trims the
-// log. It trims the log after each flush too.
+// checks the disk, renews the clock's line, ends leases, forgets old request ids, flushes old
+// memtables and trims the log. It trims the log after each flush too.
 func (e *Engine) maintain() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
@@ -34,6 +35,7 @@ func (e *Engine) maintain() {
 			e.watchDisk(true)
 			e.endLeases(time.Now())
 			full = e.endCheckpoints(full)
+			trimRequestIDs(e.own.coordinators)
 			if !e.disk.unwritable.Load() {
 				e.keepClock()
 				e.keepSpace(time.Now())
@@ -75,6 +77,14 @@ func (e *Engine) maintainReadOnly() {
 func (e *Engine) endLeases(now time.Time) {
 	e.snapshots.expire(now)
 	e.scans.rest(now)
+}
+
+// trimRequestIDs forgets the request ids that have left the window.
+func trimRequestIDs(coordinators []*commit.Coordinator) {
+	for _, c := range coordinators {
+		for c.TrimRequestIDs() {
+		}
+	}
 }
 
 func (e *Engine) wakeMaintenance() {

@@ -160,7 +160,9 @@ func (m *member) insert(r *entry) error {
 		if op.Expiry > 0 {
 			m.expires.Store(true)
 		}
-		m.next[op.Partition].Remember(r.base, op)
+		if p == concerned[0] {
+			m.next[op.Partition].Remember(r.base, op)
+		}
 		p.Replay(r.base, op)
 		return nil
 	})

@@ -35,6 +35,7 @@ func (e *Engine) maintainMember() {
 			if !e.disk.unwritable.Load() {
 				e.keepSpace(time.Now())
 			}
+			e.member.trimRequestIDs()
 			e.member.stamp()
 			e.member.askToCompare(time.Now())
 			e.member.tellSpace()
@@ -63,6 +64,17 @@ func (m *member) stamp() {
 	if w := m.leading.Load(); w != nil && m.expires.Load() {
 		_ = w.tenure.stamp(m.e.Now())
 	}
+}
+
+// trimRequestIDs forgets the request ids that have left the window.
+func (m *member) trimRequestIDs() {
+	m.mu.Lock() // not for long: what has left within a second
+	defer m.mu.Unlock()
+	coordinators := m.next
+	if m.tenure != nil {
+		coordinators = m.tenure.coordinators
+	}
+	trimRequestIDs(coordinators)
 }
 
 // tellSpace tells the log whether this node lacks space: then another one should lead, before this

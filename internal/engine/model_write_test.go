@@ -50,7 +50,7 @@ func (m *machine) mayForget(known kv.SeqNum) bool {
 			since++
 		}
 	}
-	return known+1 < m.e.firstSeq || since > max(m.e.opts.requestIDs/len(m.e.partitions), 1)
+	return known+1 < m.e.firstSeq || since > m.e.opts.requestIDs
 }
 
 // uncertain reports whether an error says that the store forgot, as it may. The

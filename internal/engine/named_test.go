@@ -61,6 +61,27 @@ func TestNamedBatchesAreAppliedOnce(t *testing.T) {
 	check(open(t, small(fs)))
 }
 
+// The window of request ids is that of the store: the ids of a partition that takes all writes are
+// known for as long as those of writes to all partitions.
+func TestABusyPartitionHasTheWholeWindow(t *testing.T) {
+	o := small(vfs.NewMem())
+	o.Partitions, o.requestIDs = 4, 100
+	e := open(t, o)
+	keys := keysIn(e, 2, 100)
+	write := func(i int, again bool) (deduplicated bool) {
+		id := kv.RequestID{ClientID: 1, Sequence: uint64(i + 1), Retried: again}
+		_, err := e.Put(t.Context(), []byte(keys[i]), nil, kv.WriteOptions{RequestID: id})
+		require.NoError(t, err, "write %d", i)
+		return e.Stats().Duplicates > uint64(i)
+	}
+	for i := range keys {
+		require.False(t, write(i, false))
+	}
+	for i := range keys {
+		require.True(t, write(i, true))
+	}
+}
+
 func putAll(keys []string) *kv.WriteBatch {
 	b := new(kv.WriteBatch)
 	for _, key := range keys {

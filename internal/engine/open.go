@@ -88,7 +88,7 @@ func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine,
 
 // newLocked returns an engine of which nothing is open but the lock.
 func newLocked(dir string, o Options, unwritable error) (_ *Engine, err error) {
-	e := &Engine{dir: path.Clean(dir), opts: o, unwritable: unwritable}
+	e := &Engine{dir: path.Clean(dir), opts: o, unwritable: unwritable, requestIDs: commit.NewRequestWindow(o.requestIDs)}
 	e.events = e.listen(o.Events)
 	e.opts.Events = e.events
 	e.scrubs.init()
@@ -280,7 +280,7 @@ func (e *Engine) commitOptions(p *partition.Partition, orchestrators []*commit.O
 	return commit.Options{
 		ID: p.ID(), Tree: p, Applied: e.sequencer, Now: now,
 		Orchestrator: orchestrators[p.ID()*len(orchestrators)/e.descriptor.Partitions],
-		Writes:       writes, InflightBytes: share, RequestIDs: max(e.opts.requestIDs/e.descriptor.Partitions, 1),
+		Writes:       writes, InflightBytes: share, RequestIDs: e.requestIDs,
 	}
 }
 

@@ -67,11 +67,17 @@ func (e *Engine) replay(r wal.Record) error {
 	if len(r.Payload) == 0 {
 		return nil // an empty record: see tick
 	}
+	first := -1 // the partition of the first section
 	return record.Decode(r.Payload, func(op *record.Op) error {
 		if err := checkReplayed(r, op, len(e.partitions)); err != nil {
 			return err
 		}
-		e.own.coordinators[op.Partition].Remember(r.Base, op)
+		if first < 0 {
+			first = op.Partition
+		}
+		if op.Partition == first {
+			e.own.coordinators[first].Remember(r.Base, op)
+		}
 		e.partitions[op.Partition].Replay(r.Base, op)
 		return nil
 	})

@@ -64,7 +64,7 @@ func (s *script) openWith(o partition.Options) {
 func serve(p *partition.Partition, w *partitiontest.World) *commit.Coordinator {
 	c := commit.New(commit.Options{
 		Orchestrator: commit.NewOrchestrator(nil),
-		ID:           p.ID(), Tree: p, Applied: w, Now: commit.Clocked(w.Now), InflightBytes: 1 << 20, RequestIDs: 4,
+		ID:           p.ID(), Tree: p, Applied: w, Now: commit.Clocked(w.Now), InflightBytes: 1 << 20, RequestIDs: commit.NewRequestWindow(4),
 	})
 	p.Attach(c)
 	p.Start(w, w.Last())
