@@ -188,7 +188,7 @@ func (c *Coordinator) Start(log Log, first, last kv.SeqNum) {
 	c.log = log
 	c.published = last
 	c.line.last = last
-	c.line.ids.floor = max(c.line.ids.floor, first-1)
+	c.line.ids.startAfter(first - 1)
 	c.orchestrator.start(c)
 }
 

@@ -51,7 +51,8 @@ type identifiedUnit struct {
 // that is the same as another one of the same record: below it is that one's unit.
 const inThisRecord kv.SeqNum = 1 << 63
 
-// errForgotten is why a write that was sent again cannot be answered.
+// errForgotten is why a write that was sent again cannot be answered. For one that was not, it is
+// a *kv.LateAttemptError.
 var errForgotten = fmt.Errorf("%w: it was sent before, so long ago that its outcome is forgotten; read what is there", kv.ErrUncertain)
 
 // admit decides on a write that has a request id. It reports whether it is to be done; if not, it

@@ -23,7 +23,8 @@ func requestIDOf(o kv.RequestID) requestID { return requestID{o.ClientID, o.Sequ
 //
 // It is bounded: an id goes when it has left the window, which is that of the store. So a partition
 // to which all writes go has the whole window, and what an idle one has goes by and by.
-// An id that is not known belongs to a write of at most version floor, or to none.
+// An id that is not known belongs to a write of at most version floor, or to none. What was applied
+// up to version begin is known only as far as it was in the log.
 //
 // Guarded by appendMu, since the order of the log decides which of two attempts came
 // first.
@@ -35,6 +36,7 @@ type requestIDs struct {
 	spare   []*idRun // empty ones for new runs, at most spareRuns
 	line    idQueue  // of the known ones
 	floor   kv.SeqNum
+	begin   kv.SeqNum
 }
 
 // idRun holds the ids of one client whose sequences differ in their low byte
@@ -44,6 +46,7 @@ type requestIDs struct {
 // (BenchmarkRequestIDs), and ids were 7 % of the processor time of a server that
 // serves synced writes.
 type idRun struct {
+	mark     *clientMark
 	low      []byte // of the sequences, in no order
 	versions []kv.SeqNum
 	contents []uint64 // kv.RequestID.Content
@@ -87,7 +90,7 @@ func (w *requestIDs) run(key runKey) *idRun {
 }
 
 // recall decides on a write that has an id: whether it was applied before, and at
-// which version. Errors: errForgotten if its outcome is forgotten, and
+// which version. Errors: errForgotten or a *kv.LateAttemptError if its outcome is forgotten, and
 // kv.ErrRequestIDReused if the id belongs to another write.
 func (w *requestIDs) recall(o kv.RequestID) (version kv.SeqNum, known bool, err error) {
 	version, content, known := w.find(requestIDOf(o))
@@ -96,6 +99,8 @@ func (w *requestIDs) recall(o kv.RequestID) (version kv.SeqNum, known bool, err 
 		return 0, false, errReused(o)
 	case !known && w.forgot(o):
 		return 0, false, errForgotten
+	case !known && w.tooLate(o):
+		return 0, false, &kv.LateAttemptError{Known: w.begin}
 	}
 	return version, known, nil
 }
@@ -136,6 +141,7 @@ func (w *requestIDs) evict() int64 {
 	}
 	key, low := id.run()
 	r := w.runs[key]
+	r.mark.forget(id.sequence) // before the id is unknown: N2
 	w.floor = max(w.floor, w.drop(key, r, low))
 	return 1
 }
@@ -182,6 +188,7 @@ func (w *requestIDs) put(n requestID, version kv.SeqNum, content uint64) {
 		} else {
 			r = new(idRun)
 		}
+		r.mark = w.window.hold(n.client)
 		w.runs[key] = r
 	}
 	r.low, r.versions, r.contents = append(r.low, low), append(r.versions, version), append(r.contents, content)
@@ -198,6 +205,8 @@ func (w *requestIDs) drop(key runKey, r *idRun, low byte) kv.SeqNum {
 		if w.last == r {
 			w.last = nil
 		}
+		w.window.letGo(r.mark)
+		r.mark = nil
 		if len(w.spare) < spareRuns {
 			w.spare = append(w.spare, r)
 		}
@@ -210,9 +219,33 @@ func (w *requestIDs) drop(key runKey, r *idRun, low byte) kv.SeqNum {
 // whole. If it was applied, its version is above what its caller had seen.
 func (w *requestIDs) forgot(o kv.RequestID) bool { return o.Retried && o.KnownVersion < w.floor }
 
+// tooLate reports whether a retry of a write that is not known may have been applied before the first
+// attempt comes, which this one is. Of what was forgotten since the coordinator began the mark of the
+// client says so. Of what was applied before, the caller does: its version is above what that had
+// seen.
+func (w *requestIDs) tooLate(o kv.RequestID) bool {
+	if o.Retried {
+		return false
+	}
+	if o.KnownVersion != 0 && o.KnownVersion < w.begin {
+		return true
+	}
+	id := requestIDOf(o)
+	key, _ := id.run()
+	if r := w.run(key); r != nil {
+		return r.mark.passed(id.sequence)
+	}
+	return w.window.passed(id)
+}
+
+// startAfter says that of what was applied up to a version only what was added is known.
+func (w *requestIDs) startAfter(version kv.SeqNum) {
+	w.floor, w.begin = max(w.floor, version), max(w.begin, version)
+}
+
 // Remembered returns the version that a write with a request id was applied at, if it is known
-// to have been. Errors: kv.ErrUncertain if its outcome is forgotten, and
-// kv.ErrRequestIDReused if the id belongs to another write.
+// to have been. Errors: kv.ErrUncertain, which may be a *kv.LateAttemptError, if its outcome is
+// forgotten, and kv.ErrRequestIDReused if the id belongs to another write.
 func (c *Coordinator) Remembered(o kv.RequestID) (version kv.SeqNum, known bool, err error) {
 	c.appendMu.Lock()
 	defer c.appendMu.Unlock()

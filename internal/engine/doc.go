@@ -27,7 +27,7 @@
 //	G7. A write with a request id (kv.RequestID) is applied at most once, however often
 //	    and across however many restarts it is sent. If the store no longer knows
 //	    whether it was applied, the answer is kv.ErrUncertain, never a second
-//	    application.
+//	    application. Attempts may come in any order: see commit.RequestWindow.
 //	G8. From its expiry on a key is not seen, and it never comes back: not after a
 //	    restart, a crash or a jump of the machine's clock.
 //

@@ -61,6 +61,59 @@ func TestNamedBatchesAreAppliedOnce(t *testing.T) {
 	check(open(t, small(fs)))
 }
 
+// The first attempt at a write comes after its retry was applied, and after the id of that has left the
+// window. It is not applied over what was written since.
+func TestALateFirstAttemptIsNotAppliedAgain(t *testing.T) {
+	for name, write := range map[string]func(*testing.T, *Engine, kv.RequestID) error{
+		"a put": func(t *testing.T, e *Engine, id kv.RequestID) error {
+			_, err := e.Put(t.Context(), []byte("k"), []byte("old"), kv.WriteOptions{RequestID: id})
+			return err
+		},
+		"a batch": func(t *testing.T, e *Engine, id kv.RequestID) error {
+			b := new(kv.WriteBatch)
+			b.Put([]byte("k"), []byte("old"))
+			_, err := e.Apply(t.Context(), b, kv.WriteOptions{RequestID: id})
+			return err
+		},
+		"a batch over all partitions": func(t *testing.T, e *Engine, id kv.RequestID) error {
+			b := new(kv.WriteBatch)
+			b.Put([]byte("k"), []byte("old"))
+			b.DeleteRange([]byte("x"), []byte("y"))
+			_, err := e.Apply(t.Context(), b, kv.WriteOptions{RequestID: id})
+			return err
+		},
+		"an execution": func(t *testing.T, e *Engine, id kv.RequestID) error {
+			b := new(kv.WriteBatch)
+			b.Put([]byte("k"), []byte("old"))
+			_, _, err := e.Execute(t.Context(), nil, b, nil, kv.WriteOptions{RequestID: id})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := small(vfs.NewMem())
+			o.requestIDs = 4
+			e := open(t, o)
+			put(t, e, "k", "older", memory)
+			id := kv.RequestID{ClientID: 1, Sequence: 7}
+			again := id
+			again.Retried, again.KnownVersion = true, e.Stats().Visible
+			require.NoError(t, write(t, e, again))
+			for n := range uint64(5 * len(e.partitions)) {
+				_, err := e.Put(t.Context(), []byte(key(int(n))), nil, kv.WriteOptions{RequestID: kv.RequestID{ClientID: 2, Sequence: n + 1}})
+				require.NoError(t, err)
+			}
+			put(t, e, "k", "new", memory)
+			for range 2 {
+				require.ErrorIs(t, write(t, e, id), kv.ErrUncertain)
+				requireValue(t, e, "k", "new")
+			}
+			id.Sequence++
+			require.NoError(t, write(t, e, id), "a later write of the client")
+			requireValue(t, e, "k", "old")
+		})
+	}
+}
+
 // The window of request ids is that of the store: the ids of a partition that takes all writes are
 // known for as long as those of writes to all partitions.
 func TestABusyPartitionHasTheWholeWindow(t *testing.T) {

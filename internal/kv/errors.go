@@ -46,6 +46,23 @@ var (
 	ErrCorrupt = errors.New("corruption")
 )
 
+// LateAttemptError refuses an attempt at a write that says of itself that it is the first. A retry of
+// the write may have been applied before it came, so long ago that this is forgotten. This attempt did
+// nothing, so a caller that has sent no other one knows that nothing was done.
+// errors.Is(err, ErrUncertain) holds for it.
+type LateAttemptError struct {
+	// Known is a version such that a new write is not refused for what was applied before, if it says
+	// that its caller had seen this version (RequestID.KnownVersion).
+	Known SeqNum
+}
+
+func (e *LateAttemptError) Error() string {
+	return ErrUncertain.Error() + ": the attempt came so late that a later one may have been applied and forgotten; it did nothing"
+}
+
+// Unwrap returns ErrUncertain.
+func (e *LateAttemptError) Unwrap() error { return ErrUncertain }
+
 // CorruptionError reports stored bytes that differ from what was written.
 // errors.Is(err, ErrCorrupt) holds for it.
 type CorruptionError struct {

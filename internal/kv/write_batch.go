@@ -46,6 +46,8 @@ func (o *Op) Check(l Limits) error {
 // that it no longer remembers.
 type RequestID struct {
 	ClientID uint64
+	// Sequence grows from one write of a client to the next, but for its top bit, which has no part
+	// in the order. Writes may come in another order, if none is late by the numbers of a window.
 	Sequence uint64
 	// Content is a hash of what the write does (keyhash.Content), which reveals another
 	// write with the same pair; 0: not known. The engine sets it. It covers the operations
@@ -55,8 +57,9 @@ type RequestID struct {
 
 	// Retried: the caller has sent the write before and does not know its outcome.
 	Retried bool
-	// KnownVersion, of a retried write, is the newest version that the caller had seen
-	// when it first sent the write. If the write was applied, its version is later.
+	// KnownVersion is the newest version that the caller had seen when it first sent the write. If
+	// the write was applied, its version is later. A write that was not sent before may leave it
+	// out: 0.
 	KnownVersion SeqNum
 }
 
