@@ -38,6 +38,7 @@ const (
 	Unauthenticated  = "UNAUTHENTICATED"
 	PermissionDenied = "PERMISSION_DENIED"
 	ClusterRecovered = "CLUSTER_RECOVERED"
+	AttemptTooLate   = "ATTEMPT_TOO_LATE" // in this process such a write is of an unknown outcome
 )
 
 // Class is a kind of error that a store returns.

@@ -56,7 +56,7 @@ type Error struct {
 	Message string
 
 	RetryAfter  time.Duration // 0: not known
-	Version     kv.SeqNum     // of reason.KeyNotFound and reason.ConditionFailed
+	Version     kv.SeqNum     // of reason.KeyNotFound, reason.ConditionFailed and reason.AttemptTooLate
 	Key         []byte        // of reason.ConditionFailed and reason.Conflict; nil: not known
 	RequestID   string        // the error is reported under; empty: it is not
 	Size, Limit int64         // of a request that is too long, in bytes; 0: not known
@@ -186,6 +186,7 @@ var codes = map[string]Code{
 	reason.VersionGone:      OutOfRange,
 	reason.Corruption:       DataLoss,
 	reason.Internal:         Internal,
+	reason.AttemptTooLate:   Aborted,
 }
 
 // ownClasses are those of errors that are not the store's.
@@ -223,6 +224,9 @@ func (s *Server) Failure(m *Method, err error) *Error {
 	}
 	switch class.Reason {
 	case reason.OutcomeUnknown:
+		if late, ok := errors.AsType[*kv.LateAttemptError](err); ok {
+			return attemptTooLate(late)
+		}
 		f.explainDoubt(err, cut)
 		return f
 	case reason.Overloaded:
@@ -268,6 +272,15 @@ func (s *Server) Failure(m *Method, err error) *Error {
 		f.Cause = CauseOpening
 	}
 	return f
+}
+
+// attemptTooLate refuses an attempt at a write of which nothing was done. Whether another one was
+// applied, the client may know.
+func attemptTooLate(why *kv.LateAttemptError) *Error {
+	return &Error{
+		Code: codes[reason.AttemptTooLate], Reason: reason.AttemptTooLate, Version: why.Known,
+		Message: "the attempt came so late that a later one may have been applied and forgotten; this one did nothing",
+	}
 }
 
 // explainDoubt says why the outcome of a write is unknown, as far as err tells. cut: a

@@ -36,6 +36,7 @@ var failures = []struct {
 	{fmt.Errorf("%w: %w", kv.ErrUncertain, kv.ErrCorrupt), codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},
 	{fmt.Errorf("%w: %w", kv.ErrUncertain, kv.ErrConflict), codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},
 	{kv.ErrUncertain, codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},
+	{&kv.LateAttemptError{Known: 7}, codes.Aborted, "ATTEMPT_TOO_LATE"},
 	{kv.ErrConditionFailed, codes.FailedPrecondition, "CONDITION_FAILED"},
 	{&kv.ConditionError{Key: []byte("k"), Wanted: "absent", Found: true, Version: 7}, codes.FailedPrecondition, "CONDITION_FAILED"},
 	{kv.ErrConflict, codes.Aborted, "CONFLICT"},

@@ -28,8 +28,9 @@ import (
 //     with the version of the first time and changes nothing, whatever its
 //     conditions say now. Another write that bears its name is kv.ErrRequestIDReused,
 //     as far as the store can tell. One that is marked as retried, that is not remembered
-//     and may have been forgotten is kv.ErrUncertain. The top bit of a sequence
-//     is never set.
+//     and may have been forgotten is kv.ErrUncertain. One that is not so marked, and may have
+//     been applied by a retry and forgotten, is a *kv.LateAttemptError. The top bit of a
+//     sequence is never set.
 //  8. A panic of a method leaves the store unusable. Its owner ends the process from
 //     within the panic: see event.Listener.
 //  9. What has expired, by Now, is not found, and no condition holds of it.

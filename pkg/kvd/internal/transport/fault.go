@@ -24,7 +24,7 @@ type fault struct {
 	reason     string
 	message    string
 	retryAfter time.Duration
-	version    uint64 // found by a failed condition
+	version    uint64 // found by a failed condition, or with ReasonAttemptTooLate
 	// undone says that the attempt was not applied and will not be.
 	undone bool
 	// never says that no other attempt at the same write was applied or will be.
@@ -58,6 +58,7 @@ var reasons = map[string]fault{
 	kvdpb.ReasonUnauthenticated:  {err: backend.ErrUnauthenticated, undone: true},
 	kvdpb.ReasonPermissionDenied: {err: backend.ErrPermission, undone: true},
 	kvdpb.ReasonClusterRecovered: {err: backend.ErrRecovered, undone: true},
+	kvdpb.ReasonAttemptTooLate:   {err: backend.ErrUncertain, undone: true, transient: true}, // under a new request id: see attempts.renew
 }
 
 // faultOfReason translates the server's answer to one operation. If the reason is unknown, because

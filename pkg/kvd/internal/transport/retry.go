@@ -189,6 +189,17 @@ func (c *Network) writeAttempts(ctx context.Context) attempts {
 	return a
 }
 
+// renew gives a write another request id, after the only attempt that may have come to the server was
+// refused because it came so late, or the client had seen so little, that it may have been an attempt at a
+// write that was applied. The refused attempt did nothing, and another one under its id, if the network
+// has doubled it, will be refused too.
+func (a *attempts) renew(f *fault) {
+	a.client.requestIDs.observe(f.version)
+	if f.transient = !a.doubt; f.transient {
+		a.requestID = a.client.requestIDs.next()
+	}
+}
+
 // sign puts the request id of the write into the options of its next attempt.
 func (a *attempts) sign(o *frame.Options) {
 	o.ClientID, o.Sequence = a.requestID.client, a.requestID.sequence
@@ -197,13 +208,15 @@ func (a *attempts) sign(o *frame.Options) {
 	}
 }
 
-// requestOptions returns the options of the next attempt outside frames.
+// requestOptions returns the options of the next attempt outside frames. It may come to the server
+// through another one, that of a node of its cluster, which may be held up for longer than the server
+// runs: so a first attempt tells what the client knows.
 func (a *attempts) requestOptions(d kvdpb.Durability) *kvdpb.RequestOptions {
 	var o frame.Options
 	a.sign(&o)
 	return &kvdpb.RequestOptions{
 		ClientId: o.ClientID, Sequence: o.Sequence, Durability: d,
-		Retried: o.Retried, KnownVersion: o.KnownVersion, WantTimings: a.timer.on(),
+		Retried: o.Retried, KnownVersion: a.requestID.known, WantTimings: a.timer.on(),
 	}
 }
 
@@ -238,6 +251,9 @@ func (a *attempts) again(ctx context.Context, f *fault) error {
 func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	a.n++
 	a.judge(f)
+	if f.reason == kvdpb.ReasonAttemptTooLate && a.write {
+		a.renew(f)
+	}
 	if f.err == context.DeadlineExceeded && a.before != nil {
 		// Earlier attempts failed for another reason: the error has both.
 		f.err = fmt.Errorf("%w: %w", f.err, a.before)

@@ -211,7 +211,8 @@ type RequestOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// client_id and sequence are the request id of a write: a write that is sent again
 	// under the same id is applied once. The client chooses a client_id that no other
-	// client has, and a new sequence for each write. If both are 0, the write has no id.
+	// client has, and for each write a sequence above those before. (Writes under way may
+	// overtake each other.) If both are 0, the write has no id.
 	//
 	// A write that is sent again must have the same operations, keys and values. Another
 	// write under a remembered id is rejected with REQUEST_ID_REUSED. (Ids are remembered
@@ -226,9 +227,11 @@ type RequestOptions struct {
 	WantTimings bool `protobuf:"varint,4,opt,name=want_timings,json=wantTimings,proto3" json:"want_timings,omitempty"`
 	// The client has sent this write before and does not know its outcome.
 	Retried bool `protobuf:"varint,5,opt,name=retried,proto3" json:"retried,omitempty"`
-	// With retried: the newest version that the client had seen when it first sent the
-	// write. If the server no longer remembers all writes since that version, and does
-	// not remember this one, it answers OUTCOME_UNKNOWN.
+	// The newest version that the client had seen when it first sent the write; without
+	// retried 0 if the client does not say. If the server no longer remembers all writes
+	// since that version, and does not remember this one, it answers OUTCOME_UNKNOWN to
+	// what is retried. Without retried it answers ATTEMPT_TOO_LATE if it cannot rule out
+	// that the write was sent again and applied before.
 	KnownVersion uint64 `protobuf:"varint,6,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
 	// Of a read, in a cluster: the read may miss what was acknowledged less than this many
 	// milliseconds before the server began with it, and then costs no message to the leader. 0: it

@@ -28,11 +28,12 @@ const (
 	ReasonUnauthenticated  = "UNAUTHENTICATED"
 	ReasonPermissionDenied = "PERMISSION_DENIED"
 	ReasonClusterRecovered = "CLUSTER_RECOVERED"
+	ReasonAttemptTooLate   = "ATTEMPT_TOO_LATE"
 )
 
 // Keys of ErrorInfo.metadata.
 const (
-	MetadataVersion   = "version"    // with KEY_NOT_FOUND: the version read at; with CONDITION_FAILED: the version found
+	MetadataVersion   = "version"    // with KEY_NOT_FOUND: the version read at; with CONDITION_FAILED: the version found; with ATTEMPT_TOO_LATE: see there
 	MetadataKey       = "key"        // with CONDITION_FAILED and CONFLICT: the key, quoted as in Go
 	MetadataCause     = "cause"      // with OVERLOADED: what was full; with VERSION_GONE: CauseOpening, or none; with NOT_LEADER: CauseElsewhere, or none
 	MetadataSize      = "size"       // with TOO_LARGE, if a whole message is: its bytes
