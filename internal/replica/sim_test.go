@@ -712,6 +712,9 @@ func (w *world) restore() bool {
 		if _, open := n.tenureNow(); !open {
 			continue
 		}
+		if s := n.core.Status(); s.Applied.Index < s.Last {
+			return false // a change may be among what is left to apply
+		}
 		for _, m := range w.nodes {
 			if !done(n.core.Status().Applied.Conf, Change{Promote, m.id}) && !done(n.core.Status().Applied.Conf, Change{AddLearner, m.id}) {
 				w.counts.Removed++
