@@ -19,7 +19,7 @@ import (
 // this one ends, so that not both take writes.
 const formerWait = 30 * time.Second
 
-// follower tells the network who the nodes are, as the log says it, and as of which entry: the network
+// follower tells the network which nodes there are, as the log says it, and as of which entry: the network
 // knows by that which address of a node is newer than the log of this one.
 type follower struct {
 	network *peer.Network
