@@ -22,15 +22,14 @@ const (
 // What is given back while a collection runs may be freed by the next one only. So a piece counts
 // until two collections have ended, or one that began after it.
 type garbage struct {
-	bytes atomic.Int64 // the sum of what follows
+	bytes atomic.Int64 // the sum of younger and older, and of what a call of collect is waiting for
 
 	mu struct {
 		sync.Mutex
-		cycle          uint64 // collections that had ended
-		younger        int64  // given back since then
-		older          int64  // given back in the time of the collection before
-		beingCollected int64  // given back before a collection of collect began
-		collections    [1]metrics.Sample
+		cycle       uint64 // collections that had ended
+		younger     int64  // given back since then
+		older       int64  // given back in the time of the collection before
+		collections [1]metrics.Sample
 	}
 	collecting sync.Mutex
 }
@@ -79,13 +78,12 @@ func (g *garbage) collect(over func() bool) {
 		return
 	}
 	g.mu.Lock()
-	g.mu.beingCollected = g.mu.older + g.mu.younger
+	collected := g.mu.older + g.mu.younger
 	g.mu.older, g.mu.younger = 0, 0
 	g.mu.Unlock()
 	runtime.GC()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.bytes.Add(-g.mu.beingCollected)
-	g.mu.beingCollected = 0
+	g.bytes.Add(-collected)
 	g.ageLocked()
 }
