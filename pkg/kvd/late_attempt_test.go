@@ -227,13 +227,7 @@ func TestAWriteThatWasTakenForALateOne(t *testing.T) { everyTransport(t, takenFo
 func takenForALateOne(t *testing.T, opts ...Option) {
 	late := servertest.WithReason(t, status.New(codes.Aborted, "too late"), kvdpb.ReasonAttemptTooLate, kvdpb.MetadataVersion, "50")
 	var log servertest.TryLog
-	tries := 0
-	db := openOn(t, servertest.Losing(&log, 0, func(request any) (any, error) {
-		if tries++; tries%2 == 1 {
-			return nil, late
-		}
-		return servertest.Succeed(request)
-	}), opts...)
+	db := openOn(t, servertest.Losing(&log, 0, refusingFirst(late)), opts...)
 	for what, write := range writesOf(db) {
 		require.NoError(t, write(t.Context()), what)
 		seen := log.Take()

@@ -87,19 +87,24 @@ func aWriteKeepsItsName(t *testing.T, opts ...Option) {
 	assert.NotZero(t, client)
 }
 
+// refusingFirst returns a server that refuses the first of two tries with an error.
+func refusingFirst(err error) func(request any) (any, error) {
+	tries := 0
+	return func(request any) (any, error) {
+		if tries++; tries%2 == 1 {
+			return nil, err
+		}
+		return servertest.Succeed(request)
+	}
+}
+
 // A try of which the server says that it did nothing is not marked as a retry.
 func TestATryThatDidNothingLeavesNoDoubt(t *testing.T) { everyTransport(t, aTryThatDidNothing) }
 
 func aTryThatDidNothing(t *testing.T, opts ...Option) {
 	var log servertest.TryLog
-	tries := 0
 	overloaded := servertest.WithReason(t, status.New(codes.ResourceExhausted, "full"), kvdpb.ReasonOverloaded)
-	db := openOn(t, servertest.Losing(&log, 0, func(request any) (any, error) {
-		if tries++; tries%2 == 1 {
-			return nil, overloaded
-		}
-		return servertest.Succeed(request)
-	}), opts...)
+	db := openOn(t, servertest.Losing(&log, 0, refusingFirst(overloaded)), opts...)
 	for what, write := range writesOf(db) {
 		require.NoError(t, write(context.Background()), what)
 		seen := log.Take()
