@@ -85,6 +85,7 @@ func sampleMember() Member {
 		Comparisons: map[string]uint64{"same": 90, "differ": 91}, Compared: time.Unix(92, 0), ComparedVersion: 93,
 		Peers: []Peer{{
 			Node: 2, Connected: true, Lanes: []Lane{{"small", 80, 0}, {"appends", 81, 82}}, Sent: 83, SentBytes: 84, Received: 85, NotTaken: 86,
+			SentFileBytes: 96,
 		}, {Node: 3}},
 	}
 	m.Rounds.Record(3)
@@ -259,7 +260,7 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 		"kvd_cluster_comparison_timestamp_seconds 92", "kvd_cluster_comparison_version 93",
 		`kvd_cluster_peer_connected{node="2"} 1`, `kvd_cluster_peer_connected{node="3"} 0`,
 		`kvd_cluster_peer_queue_bytes{lane="small",node="2"} 80`, `kvd_cluster_peer_dropped_total{lane="appends",node="2"} 82`,
-		`kvd_cluster_peer_sent_total{node="2"} 83`, `kvd_cluster_peer_sent_bytes_total{node="2"} 84`,
+		`kvd_cluster_peer_sent_total{node="2"} 83`, `kvd_cluster_peer_sent_bytes_total{node="2"} 84`, `kvd_cluster_peer_sent_file_bytes_total{node="2"} 96`,
 		`kvd_cluster_peer_received_total{node="2"} 85`, `kvd_cluster_peer_not_taken_total{node="2"} 86`,
 		`kvd_cache_requests_total{result="hit"} 7`, `kvd_cache_value_requests_total{result="hit"} 9`, `kvd_cache_value_requests_total{result="miss"} 10`, "kvd_snapshots_open 4", "kvd_checkpoints_open 2", "kvd_checkpoint_oldest_seconds 60", "go_goroutines ", "process_open_fds ",
 	} {

@@ -44,6 +44,7 @@ type Peer struct {
 	Node                                uint64
 	Connected                           bool
 	Sent, SentBytes, Received, NotTaken uint64
+	SentFileBytes                       uint64
 	Lanes                               []Lane
 }
 
@@ -81,6 +82,7 @@ var (
 	peerDropped   = describe("kvd_cluster_peer_dropped_total", "Messages to another node that were dropped, because too many waited or it was not connected; what counts is sent again.", "node", "lane")
 	peerSent      = describe("kvd_cluster_peer_sent_total", "Messages sent to another node.", "node")
 	peerSentBytes = describe("kvd_cluster_peer_sent_bytes_total", "Bytes of those messages, about.", "node")
+	peerFileBytes = describe("kvd_cluster_peer_sent_file_bytes_total", "Bytes of files sent to another node that lacks entries which the log has given up.", "node")
 	peerReceived  = describe("kvd_cluster_peer_received_total", "Messages received from another node.", "node")
 	peerNotTaken  = describe("kvd_cluster_peer_not_taken_total", "Messages from another node that were dropped because this node was busy.", "node")
 )
@@ -132,6 +134,7 @@ func (s sink) peer(p *Peer) {
 	}
 	s.counter(peerSent, p.Sent, node)
 	s.counter(peerSentBytes, p.SentBytes, node)
+	s.counter(peerFileBytes, p.SentFileBytes, node)
 	s.counter(peerReceived, p.Received, node)
 	s.counter(peerNotTaken, p.NotTaken, node)
 }

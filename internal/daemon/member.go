@@ -231,6 +231,7 @@ func roleOf(node uint64, status *replica.Status, members []replica.Member) strin
 func peerFigures(p *peer.Status) admin.Peer {
 	figures := admin.Peer{
 		Node: p.Node, Connected: p.Connected, Sent: p.Sent, SentBytes: p.SentBytes, Received: p.Received, NotTaken: p.NotTaken,
+		SentFileBytes: p.SentFileBytes,
 	}
 	for _, l := range p.Lanes {
 		figures.Lanes = append(figures.Lanes, admin.Lane{Name: l.Lane, QueuedBytes: l.QueuedBytes, Dropped: l.Dropped})

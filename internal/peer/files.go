@@ -170,7 +170,11 @@ func (s *sender) file(c Checkpoint, request *peerpb.FilesRequest) (err error) {
 		if err != nil && !last {
 			return status.Errorf(codes.Unavailable, "read %s: %v", request.GetName(), err)
 		}
-		if err := s.send(&peerpb.FilesResponse{Data: buf[:n], Last: last}); err != nil || last {
+		err = s.send(&peerpb.FilesResponse{Data: buf[:n], Last: last})
+		if err == nil {
+			s.to.sentFileBytes.Add(uint64(n))
+		}
+		if err != nil || last {
 			return err
 		}
 	}

@@ -136,6 +136,13 @@ func TestFiles(t *testing.T) {
 		require.NoError(t, file.Close())
 	}
 	testwait.Until(t, func() bool { return f.released.Load() >= 2 })
+	sent, cut := n2.Status()[0].SentFileBytes, uint64(len(f.contents["p-0000/000003.val"])) // of which the first transfer sent a part, or none
+	all := uint64(0)
+	for _, content := range f.contents {
+		all += uint64(len(content))
+	}
+	require.GreaterOrEqual(t, sent, all)
+	require.LessOrEqual(t, sent, all+cut)
 }
 
 func TestFilesThatAreRefused(t *testing.T) {

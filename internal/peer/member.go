@@ -39,6 +39,7 @@ type member struct {
 	told       whereabouts // the newest that the node has told
 
 	sentMessages, sentBytes, received, unwanted atomic.Uint64
+	sentFileBytes                               atomic.Uint64 // of checkpoints
 
 	mu      sync.Mutex
 	inbound map[peerpb.Lane]chan struct{} // closed when a newer stream takes the place

@@ -319,6 +319,7 @@ type Status struct {
 	Lanes              []LaneStatus
 	Sent               uint64 // messages to it
 	SentBytes          uint64
+	SentFileBytes      uint64 // of checkpoints, which the messages do not have
 	Received, NotTaken uint64 // messages from it; those that the consensus had no room for
 }
 
@@ -337,7 +338,7 @@ func (n *Network) Status() []Status {
 		m := members[id]
 		s := Status{
 			Node: id, Address: m.link.Load().address, Connected: true, Sent: m.sentMessages.Load(), SentBytes: m.sentBytes.Load(),
-			Received: m.received.Load(), NotTaken: m.unwanted.Load(),
+			SentFileBytes: m.sentFileBytes.Load(), Received: m.received.Load(), NotTaken: m.unwanted.Load(),
 		}
 		for _, l := range m.lanes() {
 			open, bytes, dropped := l.queue.state()
