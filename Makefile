@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build cluster test check fuzz crash memory maintenance cgroup space freeze fill serializable nemesis bench bench-engines bench-service bench-cluster bench-postgres bench-peers release proto clean
+.PHONY: run build cluster test check fuzz crash memory maintenance cgroup space freeze fill serializable nemesis catch-up bench bench-engines bench-service bench-cluster bench-postgres bench-peers release proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -63,6 +63,9 @@ bench-cluster: ## three kvd nodes beside three of etcd and one kvd node, and whi
 
 nemesis: ## three or five real nodes that are killed, paused, cut off and replaced under load, for NEMESIS (default 10m)
 	./scripts/nemesis.sh
+
+catch-up: ## how a node without data catches up: time, bytes, and the latency of the clients meanwhile
+	./scripts/catch-up.sh
 
 bench-postgres: ## batched reads of PostgreSQL, and the same reads of kvd; LONG=1 has the full table
 	./scripts/bench-postgres.sh
