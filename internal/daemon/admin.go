@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kvd-db/kvd/internal/address"
 	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -25,7 +26,7 @@ func (c *Config) adminSocket() (name string, ok bool) { return strings.CutPrefix
 // address that other machines may reach.
 func (c *Config) adminTLS() bool {
 	host, _, err := net.SplitHostPort(c.Admin)
-	return err == nil && c.TLSCert != "" && !isLoopback(host)
+	return err == nil && c.TLSCert != "" && !address.IsLoopback(host)
 }
 
 // listenAdmin listens for the admin pages.
@@ -34,7 +35,7 @@ func (s *process) listenAdmin() (net.Listener, error) {
 		l, err := vfs.ListenUnix(name)
 		return socketListener{l}, err
 	}
-	l, err := net.Listen("tcp", s.config.Admin)
+	l, err := address.Listen(s.config.Admin)
 	if err != nil || !s.config.adminTLS() {
 		return l, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kvd-db/kvd/internal/address"
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/descriptor"
@@ -311,36 +312,30 @@ func (c *Config) checkAdmin() error {
 
 // checkAddress refuses an address that other machines can reach unless it is protected, or
 // --insecure-allow-remote is set.
-func (c *Config) checkAddress(address string, protected bool) error {
-	host, port, err := net.SplitHostPort(address)
+func (c *Config) checkAddress(hostPort string, protected bool) error {
+	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
-		return fmt.Errorf("%w: address %q: want host:port, such as 127.0.0.1:7070", ErrUsage, address)
+		return fmt.Errorf("%w: address %q: want host:port, such as 127.0.0.1:7070", ErrUsage, hostPort)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%w: address %q: the port is not a number from 0 to 65535", ErrUsage, address)
+		return fmt.Errorf("%w: address %q: the port is not a number from 0 to 65535", ErrUsage, hostPort)
 	}
 	switch {
-	case c.Remote, protected, isLoopback(host):
+	case c.Remote, protected, address.IsLoopback(host):
 		return nil
-	case address == c.Admin:
+	case hostPort == c.Admin:
 		return fmt.Errorf("%w: %q is not a loopback address, and the admin pages are not protected. "+
 			"Listen on 127.0.0.1 or on unix:/path/to/socket; or pass --tls-cert, --tls-key, and --client-ca or --tokens; "+
 			"or --insecure-allow-remote if all that can reach the port may see them",
-			ErrUsage, address)
+			ErrUsage, hostPort)
 	}
 	return fmt.Errorf("%w: %q is not a loopback address, and clients are not authenticated: pass --tls-cert, --tls-key, and --client-ca or --tokens "+
 		"(kvd cert dev and kvd token make files to try it), or --insecure-allow-remote if all that can reach the port may read and write",
-		ErrUsage, address)
-}
-
-// isLoopback reports whether a host can be reached only from this machine.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+		ErrUsage, hostPort)
 }
 
 // reflects reports whether the server offers gRPC reflection.
 func (c *Config) reflects() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
-	return c.Reflection == "on" || c.Reflection == "auto" && err == nil && isLoopback(host)
+	return c.Reflection == "on" || c.Reflection == "auto" && err == nil && address.IsLoopback(host)
 }

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kvd-db/kvd/internal/address"
 	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/auth"
@@ -188,7 +189,7 @@ func (s *process) where() string {
 }
 
 func (s *process) bind() (err error) {
-	if s.listen, err = net.Listen("tcp", s.config.Listen); err != nil {
+	if s.listen, err = address.Listen(s.config.Listen); err != nil {
 		return fmt.Errorf("%w for clients: %w; %s with --listen", ErrListen, err, listenAdvice(err))
 	}
 	if s.adminListen, err = s.listenAdmin(); err != nil {

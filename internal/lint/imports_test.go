@@ -89,6 +89,7 @@ var floors = map[string]float64{
 	"internal/escape":    0.5,
 	"internal/bytesize":  0.5,
 	"internal/vfs":       0.5,
+	"internal/address":   0.5,
 	"internal/event":     0.5,
 	"internal/histogram": 0.5,
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/kvd-db/kvd/internal/address"
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -137,7 +138,7 @@ func New(o Options) (*Network, error) {
 	} else if err := checkLoopback(o.Listen); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", o.Listen)
+	listener, err := address.Listen(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the other nodes: %w", err)
 	}
@@ -160,13 +161,13 @@ func New(o Options) (*Network, error) {
 }
 
 // checkLoopback returns an error unless an address is one of this machine.
-func checkLoopback(address string) error {
-	host, _, err := net.SplitHostPort(address)
+func checkLoopback(hostPort string) error {
+	host, _, err := net.SplitHostPort(hostPort)
 	if err != nil {
-		return fmt.Errorf("%w: address %q: %w", kv.ErrInvalidArgument, address, err)
+		return fmt.Errorf("%w: address %q: %w", kv.ErrInvalidArgument, hostPort, err)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("%w: without certificates nodes talk over loopback alone, and %q is not that: name the certificate of this node and the authority of the cluster", kv.ErrInvalidArgument, address)
+	if !address.IsLoopback(host) {
+		return fmt.Errorf("%w: without certificates nodes talk over loopback alone, and %q is not that: name the certificate of this node and the authority of the cluster", kv.ErrInvalidArgument, hostPort)
 	}
 	return nil
 }
