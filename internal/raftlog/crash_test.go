@@ -246,24 +246,57 @@ func TestEveryFaultOfARecovery(t *testing.T) {
 	}
 }
 
-// A crash may keep the hard state of a write and drop its entries: with a commit index at or above
-// entries that are replaced, it would leave an older entry, which was never committed, below the
-// commit index. So such a write is refused, and changes nothing.
+// A write stops at any byte. Its entries replace others, and it brings the commit index that counts
+// them. No entry that is replaced counts as committed after that, and every new entry but the first
+// comes with the commit index.
+func TestAWriteThatReplacesEntriesStopsAtAnyByte(t *testing.T) {
+	const old, first, last, commit = 5, 3, 6, 5
+	frames := 2 * (frameBytes(24) + frameBytes(len(appendEntry(appendIndex(nil, 1), entries(1, 2, 1, 0)[0]))))
+	seen := map[string]bool{}
+	for n := range int(frames) {
+		disk := newDisk(t)
+		fsys := faultfs.Wrap(disk, nil)
+		o := testOptions(fsys, true)
+		o.SegmentBytes = 1 << 16 // one segment has all
+		l := mustOpen(t, o)
+		require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(1, 1, 1), Entries: entries(1, 1, old, 0)}))
+		fsys.SetInjector(faultfs.At(0, true, faultfs.Fault{Err: syscall.EIO, Short: n}, faultfs.OnKind(faultfs.Write)))
+		err := l.Write(true, Update{Group: testGroup, HardState: hardState(2, 1, commit), Entries: entries(first, 2, last-first+1, 0)})
+		require.ErrorIs(t, err, kv.ErrFailed)
+
+		again, _, err := Open(testOptions(disk.KillImage(), false))
+		require.NoError(t, err, "%d bytes of the write", n)
+		g := again.Group(testGroup)
+		hard, _, err := g.InitialState()
+		require.NoError(t, err)
+		seen[fmt.Sprintf("to %d of term %d, commit %d", g.last(), g.lastTerm(), hard.GetCommit())] = true
+		require.NoError(t, again.Close())
+	}
+	require.Equal(t, map[string]bool{
+		"to 5 of term 1, commit 1": true, // nothing
+		"to 5 of term 1, commit 2": true, // the hard state, below the entries
+		"to 3 of term 2, commit 2": true, // the first entry
+		"to 3 of term 2, commit 3": true, // the hard state as it is, before any other entry
+	}, seen)
+}
+
 func TestNoCommittedEntryIsReplaced(t *testing.T) {
 	disk := newDisk(t)
 	l := mustOpen(t, testOptions(disk, true))
-	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(1, 1, 1), Entries: entries(1, 1, 3, 0)}))
+	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(1, 1, 2), Entries: entries(1, 1, 3, 0)}))
 	g, before := l.Group(testGroup), describe(t, l.Group(testGroup))
-	for _, commit := range []uint64{2, 3} {
-		err := l.Write(true, Update{Group: testGroup, HardState: hardState(2, 1, commit), Entries: entries(2, 2, 2, 0)})
+	for _, h := range []*pb.HardState{nil, hardState(2, 1, 2), hardState(2, 1, 3)} {
+		err := l.Write(true, Update{Group: testGroup, HardState: h, Entries: entries(2, 2, 2, 0)})
 		require.ErrorIs(t, err, kv.ErrInvalidArgument)
-		require.ErrorContains(t, err, "a crash could keep")
+		require.ErrorContains(t, err, "others that are committed")
 		require.Equal(t, before, describe(t, g))
 	}
-	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(2, 1, 1), Entries: entries(2, 2, 2, 0)}))
-	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(2, 1, 3)}))
-	require.ErrorIs(t, l.Write(true, Update{Group: testGroup, Entries: entries(3, 3, 1, 0)}), kv.ErrInvalidArgument, "the commit index is that of the group")
-	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(3, 1, 4), Entries: entries(4, 3, 1, 0)}), "it replaces nothing")
+	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(2, 1, 3), Entries: entries(3, 2, 2, 0)}))
+	require.Equal(t, "term 2 vote 1 commit 3", describe(t, g)[:22])
+	require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(3, 1, 5), Entries: entries(5, 3, 1, 0)}), "it replaces nothing")
+	require.NoError(t, l.Close())
+	l = mustOpen(t, testOptions(disk, false))
+	require.Equal(t, "term 3 vote 1 commit 5", describe(t, l.Group(testGroup))[:22])
 	require.NoError(t, l.Close())
 }
 

@@ -73,9 +73,12 @@
 // A segment begins with a start frame. An end frame is the last frame of a segment that has a
 // successor. A mark notes how far the log is synced, or which segment is the lowest. A Write
 // is laid out as snapshot, hard state, entries, so that the term on the disk is never below
-// that of an entry. If a crash keeps the hard state and drops the entries, the commit index
-// is lowered to the last entry; a lower one is right, as what is left was committed: a commit index
-// that makes entries count as committed by itself is written after them ([Log.Write] has synced them).
+// that of an entry, nor the commit index below what the node knew when the entry came: the consensus relies
+// on that for entries that change the configuration. If a crash keeps the hard state and drops the
+// entries, the commit index is lowered to the last entry; a lower one is right, as what is left
+// was committed. But if the entries replace others and the commit index counts them, a crash that drops
+// them would leave a replaced entry that counts as committed. Then the commit index is first written as that
+// before the entries, and as it is after the first of them, which cuts off all that are replaced.
 //
 // # Torn or damaged
 //

@@ -63,12 +63,10 @@ type Update struct {
 	Group uint32
 	// Snapshot is one that was installed: the log is empty after its index, and First
 	// follows it. Its data is not kept.
-	Snapshot *pb.Snapshot
-	// HardState has a commit index below the first of Entries, if these replace others: a
-	// crash may keep it and the replaced entries. Write refuses any other.
+	Snapshot  *pb.Snapshot
 	HardState *pb.HardState
-	// Entries are consecutive. The first is at most one above the last of the log. Entries
-	// that were given up (see Compact) are left out.
+	// Entries are consecutive. The first is at most one above the last of the log, and replaces no
+	// entry that is committed. Entries that were given up (see Compact) are left out.
 	Entries []*pb.Entry
 }
 
@@ -138,12 +136,16 @@ func (l *Log) layOut(frames []frame, u *Update) ([]frame, error) {
 		if u.Snapshot == nil && max(first, offset+1) <= g.mark.index {
 			return nil, fmt.Errorf("%w: entries from index %d on replace what is in a snapshot up to %d", kv.ErrInvalidArgument, first, g.mark.index)
 		}
-		if err := checkCommit(u, g.hard, last); err != nil {
+		if err := checkReplaced(u, g.hard, last); err != nil {
 			return nil, err
 		}
 	}
-	if u.HardState != nil {
-		frames = append(frames, frame{kind: kindHardState, group: u.Group, payload: appendHardState(nil, u.HardState)})
+	again := false // the hard state follows the first entry once more
+	if h := u.HardState; h != nil {
+		if len(u.Entries) > 0 && u.Entries[0].GetIndex() <= min(last, h.GetCommit()) {
+			h, again = withCommit(h, u.Entries[0].GetIndex()-1), true
+		}
+		frames = append(frames, hardStateFrame(u.Group, h))
 	}
 	var payload []byte
 	for i, e := range u.Entries {
@@ -154,24 +156,29 @@ func (l *Log) layOut(frames []frame, u *Update) ([]frame, error) {
 			payload = appendIndex(make([]byte, 0, 256), e.GetIndex())
 		}
 		payload = appendEntry(payload, e)
-		if len(payload) >= fullFrameBytes || i == len(u.Entries)-1 {
+		if len(payload) >= fullFrameBytes || i == len(u.Entries)-1 || again {
 			frames = append(frames, frame{kind: kindEntries, group: u.Group, payload: payload})
 			payload = nil
+		}
+		if again {
+			frames = append(frames, hardStateFrame(u.Group, u.HardState))
+			again = false
 		}
 	}
 	return frames, nil
 }
 
-// checkCommit checks that no entry which an update replaces is committed. last is that of the
-// log.
-func checkCommit(u *Update, hard *pb.HardState, last uint64) error {
-	if u.HardState != nil {
-		hard = u.HardState
-	}
-	if len(u.Entries) == 0 || u.Entries[0].GetIndex() > last || hard.GetCommit() < u.Entries[0].GetIndex() {
+func hardStateFrame(group uint32, h *pb.HardState) frame {
+	return frame{kind: kindHardState, group: group, payload: appendHardState(nil, h)}
+}
+
+// checkReplaced checks that no entry which an update replaces is committed. hard and last are those
+// of the log.
+func checkReplaced(u *Update, hard *pb.HardState, last uint64) error {
+	if len(u.Entries) == 0 || u.Entries[0].GetIndex() > min(last, hard.GetCommit()) {
 		return nil
 	}
-	return fmt.Errorf("%w: entries from index %d on replace others, with a commit index of %d: a crash could keep that and the replaced entries",
+	return fmt.Errorf("%w: entries from index %d on replace others that are committed: the commit index is %d",
 		kv.ErrInvalidArgument, u.Entries[0].GetIndex(), hard.GetCommit())
 }
 

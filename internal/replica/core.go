@@ -412,7 +412,7 @@ func (c *Core) send(messages []*pb.Message) {
 func (c *Core) persist(ready raft.Ready) {
 	u := raftlog.Update{Group: c.config.Group, Entries: ready.Entries}
 	if !raft.IsEmptyHardState(ready.HardState) {
-		u.HardState = withoutCommitOf(ready.HardState, ready.Entries)
+		u.HardState = ready.HardState
 	}
 	switch {
 	case !raft.IsEmptySnap(ready.Snapshot):
@@ -423,18 +423,6 @@ func (c *Core) persist(ready raft.Ready) {
 			c.fail(err)
 		}
 	}
-}
-
-// withoutCommitOf returns the hard state with a commit index below the entries that are
-// written with it. A crash may keep the hard state and drop the entries; an older, uncommitted
-// entry that they replace would then count as committed.
-func withoutCommitOf(h *pb.HardState, entries []*pb.Entry) *pb.HardState {
-	if len(entries) == 0 || h.GetCommit() < entries[0].GetIndex() {
-		return h
-	}
-	lower := proto.Clone(h).(*pb.HardState)
-	lower.Commit = new(entries[0].GetIndex() - 1)
-	return lower
 }
 
 // apply applies a committed entry.

@@ -100,7 +100,10 @@
 // machine has, or if the two are not of the same history. Parts of the state machine may have
 // applied more: the log must reach the newest place that one of them has saved, or it has lost
 // entries that it acknowledged. The commit index is not synced by
-// itself; it is at least the index of the Position.
+// itself; it is at least the index of the Position. It is never behind in another way: with an entry it is
+// durable as the node knew it then. A node has a second change of the configuration only when it knows the
+// first one to be committed. The library asks for no votes before it has applied what it knows to
+// be committed, so after a restart a node campaigns under a configuration at most one change old.
 //
 // # A leader that is missed
 //
