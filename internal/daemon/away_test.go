@@ -1,13 +1,18 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/testrelay"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -153,4 +158,45 @@ func TestANodeThatJoinsAnswersALeaderThatHasMoved(t *testing.T) {
 	for _, noted := range lines.FilterMessageSnippet("the file NODE has new addresses").All() {
 		require.NotContains(t, fmt.Sprint(noted.ContextMap()["nodes"]), before)
 	}
+}
+
+// again has a relay pass connections on to where its node listens now: that changes when it has installed
+// a checkpoint.
+func again(d *testrelay.Relay, lines *observer.ObservedLogs) {
+	started := lines.FilterMessage("node of a cluster").All()
+	d.To(started[len(started)-1].ContextMap()["listen"].(string))
+}
+
+// The first node was the store of a single node, so one that joins begins with an empty log, and needs a
+// checkpoint. It was made before another one joined, which leads when it starts.
+func TestANodeThatJoinsAStoreWithDataHearsALeaderThatHasJoined(t *testing.T) {
+	fsys := vfs.NewMem()
+	alone := start(t, testConfig(zaptest.NewLogger(t), fsys))
+	require.NoError(t, alone.client.Put(t.Context(), []byte("before"), []byte("value of before")))
+	require.NoError(t, alone.end())
+	relays := []*testrelay.Relay{testrelay.New(t), testrelay.New(t), testrelay.New(t)}
+	_, err := ConvertNode(fsys, "data", descriptor.Node{Node: 1, Members: map[uint64]string{1: relays[0].Addr()}}, nil)
+	require.NoError(t, err)
+	nodes := map[uint64]*running{}
+	nodes[1], _ = startNode(t, fsys, relays[0])
+	put(t, nodes[1], "first")
+	late, lateDisk := join(t, nodes[1], relays[1], 0)
+	leader, disk := join(t, nodes[1], relays[2], 0)
+	var lines *observer.ObservedLogs
+	nodes[leader], lines = startNode(t, disk, relays[2])
+	nodes[1].status(func(c *kvd.Cluster) bool {
+		again(relays[2], lines)
+		return nodeIn(c, leader).Voter
+	})
+	nodes[1].lead(leader)
+
+	nodes[late], lines = startNode(t, lateDisk, relays[1])
+	testwait.Until(t, func() bool {
+		again(relays[1], lines)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // or it waits, and the relay with it
+		defer cancel()
+		value, err := nodes[late].client.Get(ctx, []byte("before"))
+		return err == nil && string(value) == "value of before"
+	})
+	endAll(t, nodes)
 }

@@ -121,7 +121,8 @@ func (s *process) openCluster(o *engine.Options) error {
 			return clusterUsage(fmt.Errorf("node %d: %w", id, err))
 		}
 	}
-	follows := &follower{network: network, former: node.Members, logger: s.log}
+	next := slices.Max(slices.Collect(maps.Keys(node.Members))) + 1
+	follows := &follower{network: network, former: node.Members, next: next, logger: s.log}
 	replicatedLog := replicated.New(replicated.Config{
 		Cluster: node.Cluster, Node: node.Node, Addresses: node.Members, Incarnation: node.Incarnation, Transport: network,
 		Files: filesOf(network), Report: s.checkpointEvent,

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -25,6 +26,7 @@ type follower struct {
 	network *peer.Network
 	log     *replicated.Log
 	former  map[uint64]string // addresses that the node was told when it was made
+	next    uint64            // above all ids that it was told then
 	logger  *zap.Logger
 
 	mu    sync.Mutex
@@ -39,7 +41,8 @@ func (f *follower) follow(addresses map[uint64]string) {
 	defer f.mu.Unlock()
 	c := f.log.Configuration()
 	f.network.SetIncarnation(f.log.Incarnation())
-	f.network.SetConfiguration(c.Index, c.Next)
+	// A node that knows no configuration yet may need a checkpoint of a leader that was added after it.
+	f.network.SetConfiguration(c.Index, cmp.Or(c.Next, f.next))
 	if !f.begun {
 		f.network.SetFirst(c.First)
 		f.network.Start(f.log)
