@@ -113,6 +113,34 @@ func TestANodeWithoutRoomVotes(t *testing.T) {
 	})
 }
 
+// A node without room is told to lead, and gets room long after the leader has given that up and
+// leads on.
+func TestAnOrderToLeadIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group, leader, full, away := lagging(t, 1000)
+		room := make(chan struct{})
+		full.mu.Lock()
+		full.room = room
+		full.mu.Unlock()
+		away.listens(true)
+		time.Sleep(10 * TickInterval)
+		require.Less(t, len(full.applied()), 1000)
+		leader.loop.Transfer(full.loop.core.config.ID)
+		time.Sleep(100 * TickInterval)
+		before := leader.tenureNow()
+		require.NotZero(t, before)
+
+		full.mu.Lock()
+		full.room, full.slow = nil, 0
+		full.mu.Unlock()
+		close(room)
+		time.Sleep(100 * TickInterval)
+		require.Len(t, full.applied(), 1000)
+		require.Equal(t, before, leader.tenureNow())
+		stop(t, group)
+	})
+}
+
 // A log of many segments that is given up at once is deleted in parts, tick by tick.
 func TestALongLogIsDeletedInParts(t *testing.T) {
 	w := newWorld(t, 1, 1)

@@ -119,8 +119,10 @@ type Core struct {
 	advance advance
 
 	// campaign is a message of the leader that tells this node to campaign. It waits until all
-	// is applied: the library ignores it while a configuration change is not.
-	campaign *pb.Message
+	// is applied: the library ignores it while a configuration change is not. But the leader has given the
+	// transfer up after an election timeout, and leads on.
+	campaign   *pb.Message
+	campaignAt uint64 // in ticks
 
 	offers map[uint64]uint64 // by node that was offered a checkpoint: since when, in ticks
 
@@ -232,7 +234,7 @@ func (c *Core) Step(m *pb.Message) error {
 		}
 		switch m.GetType() {
 		case pb.MsgTimeoutNow:
-			c.campaign = m
+			c.campaign, c.campaignAt = m, c.ticks
 		case pb.MsgSnap:
 			c.offered(m)
 		default:
@@ -304,7 +306,9 @@ func (c *Core) Process() (out Output, err error) {
 		if c.campaign == nil {
 			break
 		}
-		c.guard(func() error { _ = c.node.Step(c.campaign); return nil })
+		if c.ticks-c.campaignAt < electionTicks {
+			c.guard(func() error { _ = c.node.Step(c.campaign); return nil })
+		}
 		c.campaign = nil
 	}
 	if c.err != nil {

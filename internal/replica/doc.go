@@ -158,7 +158,8 @@
 // before its first tenure, so another node has all that it has.
 //
 // The library ignores the order of a leader to campaign while a configuration change is
-// committed and not applied. The Core keeps that order until all is applied.
+// committed and not applied. The Core keeps that order until all is applied, for 10 ticks: then the
+// leader has given the transfer up.
 //
 // # A majority that is lost
 //
