@@ -34,8 +34,9 @@ const (
 	seedVariable  = "KVD_REPLICA_SEED"
 	seedsVariable = "KVD_REPLICA_SEEDS"
 
-	defaultSeeds = 300
-	simSteps     = 1200
+	defaultSeeds = 10_000
+	shortSeeds   = 300 // with -short
+	simSteps     = 2000
 )
 
 func TestSimulation(t *testing.T) {
@@ -48,6 +49,9 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	seeds := defaultSeeds
+	if testing.Short() {
+		seeds = shortSeeds
+	}
 	if s := os.Getenv(seedsVariable); s != "" {
 		var err error
 		seeds, err = strconv.Atoi(s)
@@ -61,7 +65,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("%d seeds: %+v", seeds, sum)
-	if seeds >= defaultSeeds {
+	if seeds >= shortSeeds {
 		sum.requireAll(t)
 	}
 }
@@ -363,6 +367,7 @@ func (n *simNode) start() {
 	n.fetches, n.serves = nil, nil
 	n.tenure, n.queue, n.reported, n.reads, n.paused = Tenure{}, nil, nil, map[uint64]uint64{}, false
 	w.checkLog(n)
+	w.checkChanges(n)
 }
 
 // lag lets one Process of a node apply few entries.
@@ -442,6 +447,28 @@ func (w *world) checkLog(n *simNode) {
 		w.checkEntry(e, before)
 		before = e.GetTerm()
 	}
+}
+
+// checkChanges checks that a node which starts knows of all changes of the configuration in its log but
+// the last that they are committed: it asks for no votes before it has applied them.
+func (w *world) checkChanges(n *simNode) {
+	g := n.log.Group(simGroup)
+	hard, _, err := g.InitialState()
+	w.must(err == nil, "node %d: %v", n.id, err)
+	last, _ := g.LastIndex()
+	committed := max(hard.GetCommit(), n.durable.at.Index)
+	if last <= committed {
+		return
+	}
+	entries, err := g.Entries(committed+1, last+1, 1<<40)
+	w.must(err == nil, "node %d: %v", n.id, err)
+	changes := 0
+	for _, e := range entries {
+		if e.GetType() != pb.EntryNormal {
+			changes++
+		}
+	}
+	w.must(changes <= 1, "node %d starts with %d changes of the configuration after its commit index, %d", n.id, changes, committed)
 }
 
 // checkLeader checks election safety and leader completeness.
