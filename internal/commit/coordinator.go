@@ -54,7 +54,8 @@ type Tree interface {
 	// SealIfDue seals the active memtable if it is full or Seal was called.
 	SealIfDue()
 	// Changed returns a *kv.ConflictError if the memtables have something newer than what
-	// was read, or partition.ErrStale if they do not reach back that far. It does no I/O.
+	// was read, partition.ErrStale if they do not reach back that far, or why the tree is closed.
+	// It does no I/O.
 	Changed(r *partition.Reads) error
 }
 

@@ -123,7 +123,7 @@ func (p *Proposal) propose() (*Commit, error) {
 		c.participants = append(c.participants, rec.coordinator)
 	}
 	lead := c.participants[0]
-	if err := openForCommit(c.participants); err != nil {
+	if err := p.openForCommit(); err != nil {
 		return nil, err
 	}
 	if p.RequestID.Named() {
@@ -239,13 +239,14 @@ type part struct {
 	few         [2]uint64 // memory for hashes
 }
 
-// openForCommit reports whether all participants still have an orchestrator. The
-// caller holds the appendMu of each: an orchestrator ends only when it has found, under
-// appendMu, that nothing is under way after Close was called.
-func openForCommit(participants []*Coordinator) error {
-	for _, p := range participants {
-		if p.closing.Load() {
-			return p.closedError()
+// openForCommit returns an error if one of the partitions concerned is closed. The caller holds the
+// appendMu of each: an orchestrator ends only when it has found, under appendMu, that nothing is under
+// way after Close was called. A partition that only vouches for reads counts too: once its coordinator
+// has ended its tree may be closed, and not tell any more what was written.
+func (p *Proposal) openForCommit() error {
+	for i := range p.Shares {
+		if c := p.Shares[i].Coordinator; c.closing.Load() {
+			return c.closedError()
 		}
 	}
 	return nil

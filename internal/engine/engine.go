@@ -130,12 +130,14 @@ func (e *Engine) tearDown() error {
 	return errors.Join(append(errs, e.lock.Close())...)
 }
 
+// closePartitions closes all coordinators before the first partition: a proposal of one partition
+// may depend on what was read in another.
 func (e *Engine) closePartitions() error {
+	for _, c := range e.own.coordinators {
+		c.Close()
+	}
 	var errs []error
-	for i, p := range e.partitions {
-		if e.member == nil {
-			e.own.coordinators[i].Close()
-		}
+	for _, p := range e.partitions {
 		errs = append(errs, p.Close())
 	}
 	return errors.Join(errs...)

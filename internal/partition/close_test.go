@@ -42,6 +42,7 @@ func TestAClosedPartitionSaysSo(t *testing.T) {
 	require.ErrorIs(t, w.Close(), kv.ErrClosed)
 
 	reads := partition.Reads{At: 1, Keys: []partition.ReadKey{{Key: key, Hash: keyhash.Sum(key)}}}
+	require.ErrorIs(t, s.p.Changed(&reads), kv.ErrClosed)
 	require.ErrorIs(t, s.p.Refresh(&reads), kv.ErrClosed)
 	_, err := commit.Propose(&commit.Proposal{
 		Shares: []commit.Share{{Coordinator: s.c, Ops: []kv.Op{{Kind: kv.KindDelete, Key: key}}}}, Settled: func() {},

@@ -76,14 +76,17 @@ func (r *Reads) Empty() bool { return len(r.Keys) == 0 && len(r.Ranges) == 0 }
 var ErrStale = errors.New("reads are older than the memtables")
 
 // Changed returns a *kv.ConflictError if the memtables have something newer than what was
-// read, or ErrStale if they do not reach back that far.
+// read, ErrStale if they do not reach back that far, or why the partition is closed.
 //
 // It does no I/O. Keys cost what a Get of the memtables costs, ranges a step for
 // each operation since the reads. Two keys with one 64-bit hash are taken for one.
 func (p *Partition) Changed(r *Reads) error {
 	s := p.acquire()
 	defer s.release()
-	if r.At < s.levels.version.FlushedSeq {
+	switch {
+	case s.closed: // it lacks the sealed memtables
+		return p.closedError()
+	case r.At < s.levels.version.FlushedSeq:
 		return ErrStale
 	}
 	for t := range s.memtables() {
