@@ -40,17 +40,10 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 		e.member.awaitTenure(ctx)
 	}
 	for {
-		p, err := e.pin(ctx, kv.Freshness{})
-		if err != nil {
+		if err := e.awaitAcknowledged(ctx, kv.Freshness{}); err != nil {
 			return kv.Snapshot{}, err
 		}
-		// Readers name only a version, so all of them read it at one time, that of its
-		// first snapshot. If the clock has advanced since, keys that have expired would
-		// come back for this snapshot, so it gets a version of its own. A store without
-		// expiry does not need that, and one on a full disk must not write.
-		// In a cluster every version has one time: see sequencer.AppliedTime.
-		share := e.member != nil || e.clock.bound.Load() == nil || e.readOnly.Load()
-		s, ok, err := e.snapshots.begin(p, lease, share)
+		s, ok, err := e.snapshots.begin(lease, e.sharesTimes)
 		if ok || err != nil {
 			s.Epoch = e.epoch
 			return s, err
@@ -59,6 +52,16 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 			return kv.Snapshot{}, err
 		}
 	}
+}
+
+// sharesTimes reports whether a new snapshot may get an earlier time than the present one.
+//
+// Readers name only a version, so all of them read it at one time, that of its first snapshot. If the
+// clock has advanced since, keys that have expired would come back for a new snapshot, so it gets a
+// version of its own. A store without expiry does not need that, and one on a full disk must not
+// write. In a cluster every version has one time: see sequencer.AppliedTime.
+func (e *Engine) sharesTimes() bool {
+	return e.member != nil || e.clock.bound.Load() == nil || e.readOnly.Load()
 }
 
 // tick appends an empty record and returns when its number is visible: the same state has
@@ -103,15 +106,21 @@ func (e *Engine) ReleaseSnapshot(id uint64) {
 // pin pins a version of all partitions that holds every write acknowledged before
 // the call (G3), on a member as far as fresh asks for that. The caller must release it.
 func (e *Engine) pin(ctx context.Context, fresh kv.Freshness) (*pin, error) {
-	if e.member != nil {
-		if err := e.member.round(ctx, fresh); err != nil {
-			return nil, err
-		}
-	}
-	if err := e.sequencer.WaitVisible(ctx, e.acknowledged()); err != nil {
+	if err := e.awaitAcknowledged(ctx, fresh); err != nil {
 		return nil, err
 	}
 	return e.sequencer.acquire(), nil
+}
+
+// awaitAcknowledged returns once every write acknowledged before the call is visible in all
+// partitions, on a member as far as fresh asks for that.
+func (e *Engine) awaitAcknowledged(ctx context.Context, fresh kv.Freshness) error {
+	if e.member != nil {
+		if err := e.member.round(ctx, fresh); err != nil {
+			return err
+		}
+	}
+	return e.sequencer.WaitVisible(ctx, e.acknowledged())
 }
 
 // snapshots are the leases on versions.
@@ -141,7 +150,10 @@ type snapshots struct {
 }
 
 // lastLease is the version and the time of the newest lease. Leases are given on ascending
-// versions.
+// versions, since begin pins the version of a lease under snapshots.mu. If it were pinned before,
+// another lease on a newer version could come in between, and last would go back: a third lease on the
+// newer version would not be compared with the second one, and could get its time, at which keys are
+// present that have expired since.
 type lastLease struct {
 	at  kv.SeqNum
 	now uint64
@@ -161,36 +173,36 @@ func newSnapshots(o *Options, s *sequencer) *snapshots {
 	}
 }
 
-// begin takes over a new pin and makes a lease of it. If its version has, or had, leases
-// with an earlier time, the new lease joins them if share is set; otherwise begin reports
-// false. It also reports false if the store has no version yet, since readers would take
-// version zero for the newest. If there is no new lease the pin is released.
-func (s *snapshots) begin(p *pin, length time.Duration, share bool) (snapshot kv.Snapshot, ok bool, err error) {
+// begin pins the visible version and makes a lease of it. If the version has, or had, leases
+// with an earlier time, the new lease joins them if share, which is called after the version was
+// pinned, returns true; otherwise begin reports false. It also reports false if the store has no
+// version yet, since readers would take version zero for the newest.
+func (s *snapshots) begin(length time.Duration, share func() bool) (snapshot kv.Snapshot, ok bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byID) >= s.limit {
+		s.expireLocked(time.Now()) // only live leases count
+	}
+	if len(s.byID) >= s.limit {
+		return kv.Snapshot{}, false, &kv.OverloadError{Reason: "snapshots", RetryAfter: defaultLease / 10}
+	}
+	p := s.sequencer.acquire()
 	defer func() {
 		if !ok {
 			s.sequencer.release(p)
 		}
 	}()
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.byID) >= s.limit {
-		s.expireLocked(now) // only live leases count
-	}
-	if len(s.byID) >= s.limit {
-		return kv.Snapshot{}, false, &kv.OverloadError{Reason: "snapshots", RetryAfter: defaultLease / 10}
-	}
 	if p.at == 0 {
 		return kv.Snapshot{}, false, nil
 	}
-	if p.at == s.last.at && p.now != s.last.now && !share {
+	if p.at == s.last.at && p.now != s.last.now && !share() {
 		return kv.Snapshot{}, false, nil
 	}
 	if others := s.byVersion[p.at]; len(others) > 0 && others[0].pin.now != p.now {
 		s.sequencer.release(p)
 		p = s.sequencer.again(others[0].pin)
 	}
-	l := &lease{pin: p}
+	now, l := time.Now(), &lease{pin: p}
 	if l.id, err = s.newIDLocked(); err != nil {
 		return kv.Snapshot{}, false, err
 	}
