@@ -101,7 +101,12 @@ func (e *Engine) Close() error {
 	}
 	e.scheduler.close()
 	e.checkpoints.close()
-	err := errors.Join(ended, e.scans.end(kv.ErrClosed), e.tearDown())
+	ended = errors.Join(ended, e.scans.end(kv.ErrClosed))
+	e.closeCoordinators()
+	if e.log != nil && e.log.Err() != nil {
+		e.fail(e.log.Err()) // as the maintenance loop did: what the log has lost never becomes visible
+	}
+	err := errors.Join(ended, e.tearDown())
 	if failed := e.Err(); !errors.Is(err, failed) {
 		err = errors.Join(failed, err)
 	}
@@ -133,14 +138,19 @@ func (e *Engine) tearDown() error {
 // closePartitions closes all coordinators before the first partition: a proposal of one partition
 // may depend on what was read in another.
 func (e *Engine) closePartitions() error {
-	for _, c := range e.own.coordinators {
-		c.Close()
-	}
+	e.closeCoordinators()
 	var errs []error
 	for _, p := range e.partitions {
 		errs = append(errs, p.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// closeCoordinators returns once all that the node's own coordinators have taken is decided. Idempotent.
+func (e *Engine) closeCoordinators() {
+	for _, c := range e.own.coordinators {
+		c.Close()
+	}
 }
 
 // Limits returns what one caller may send.
