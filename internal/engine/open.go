@@ -446,6 +446,9 @@ func checkPartitions(has, asked int) error {
 // start starts background work and makes the store ready for calls.
 func (e *Engine) start() {
 	last := e.recovery.NextSeq - 1
+	if e.opts.ReadOnly {
+		last = max(last, 1) // of an empty store too: no snapshot has version zero, and tick cannot make a version
+	}
 	e.sequencer.start(last)
 	if e.opts.ReadOnly {
 		e.readOnly.Store(true)
@@ -476,7 +479,7 @@ func (e *Engine) start() {
 	if e.events != nil && e.events.Recovered != nil {
 		e.events.Recovered(event.Recovered{
 			Partitions: len(e.partitions), Segments: e.recovery.Segments, Records: e.recovery.Records,
-			LastSeq: last, Took: e.recovery.Took,
+			LastSeq: e.recovery.NextSeq - 1, Took: e.recovery.Took,
 		})
 	}
 	if e.unwritable != nil {
