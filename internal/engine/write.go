@@ -71,6 +71,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 		case <-ctx.Done():
 			watch.addTrace(s.groups[0].Abandon(ctx.Err()), false)
 			watch.stop()
+			to.makeDurable(ctx, s.writes[:]) // it may have been decided at the same moment
 			return s.write.Version, s.write.Err
 		}
 	}
@@ -206,9 +207,6 @@ func (e *Engine) writePlain(ctx context.Context, to *writers, writes []*kv.Write
 	select {
 	case <-call.Done():
 		watch.addTrace(call.Trace())
-		for _, s := range shares {
-			to.makeDurable(ctx, s.writes)
-		}
 	case <-ctx.Done():
 		var late *trace.Batch // of a group that is not decided yet
 		for _, g := range groups {
@@ -217,6 +215,9 @@ func (e *Engine) writePlain(ctx context.Context, to *writers, writes []*kv.Write
 			}
 		}
 		watch.addTrace(late, false)
+	}
+	for _, s := range shares { // also if ctx has ended: groups may have been decided at the same moment, or before
+		to.makeDurable(ctx, s.writes)
 	}
 }
 
