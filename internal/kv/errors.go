@@ -40,7 +40,8 @@ var (
 	// at it was applied.
 	ErrOtherOpening = fmt.Errorf("%w: it was read before the store was opened", ErrVersionGone)
 	// ErrRequestIDReused: another write used the same request id; nothing was done. It
-	// matches ErrInvalidArgument.
+	// matches ErrInvalidArgument. An id is remembered by one partition, the first of those in
+	// which the write lies: a write for which that is another one counts as a new write.
 	ErrRequestIDReused = fmt.Errorf("%w: the request id was used for another write", ErrInvalidArgument)
 	// ErrCorrupt matches every CorruptionError.
 	ErrCorrupt = errors.New("corruption")

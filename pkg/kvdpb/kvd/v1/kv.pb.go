@@ -215,9 +215,9 @@ type RequestOptions struct {
 	// overtake each other.) If both are 0, the write has no id.
 	//
 	// A write that is sent again must have the same operations, keys and values. Another
-	// write under a remembered id is rejected with REQUEST_ID_REUSED. (Ids are remembered
-	// by partition: a write whose first key is in another partition counts as a new
-	// write.) Durability, preconditions, time to live, and what a transaction has read may
+	// write under a remembered id is rejected with REQUEST_ID_REUSED. (An id is remembered
+	// by the partition of the key or, of a batch, by the first partition that has one of its
+	// keys. A write for which that is another partition counts as a new write.) Durability, preconditions, time to live, and what a transaction has read may
 	// differ: those of the attempt that was applied are in effect.
 	ClientId   uint64     `protobuf:"fixed64,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	Sequence   uint64     `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
