@@ -60,7 +60,7 @@ func TestRestoreToAVersionAndToATime(t *testing.T) {
 		{[]string{"--archive", archive, "--to-time", "2001-01-01T00:00:00Z"}, 64, "before the first time"},
 		{[]string{"--archive", archive, "--to-time", "2101-01-01T00:00:00Z"}, 64, "beyond the end"},
 		{[]string{"--archive", archive, "--to-time", "noon"}, 64, "is no time such as"},
-		{[]string{"--archive", archive, "--to-version", "0"}, 64, "versions begin at 1"},
+		{[]string{"--archive", archive, "--to-version", "0"}, 64, "version 0 is older than the oldest backup"},
 		{[]string{"--archive", archive, "--to-version", "1", "--to-time", "2101-01-01T00:00:00Z"}, 64, "not both"},
 		{[]string{"--to-version", "5"}, 64, "need --archive"},
 		{[]string{"--archive", backups}, 64, "not an archive"},
@@ -120,5 +120,34 @@ func TestArchiveSettings(t *testing.T) {
 		assert.Equal(t, c.code, r.code, "%v: %s", c.args, r.err)
 		assert.Contains(t, r.err, c.want)
 		assert.Empty(t, r.out)
+	}
+}
+
+// At a time before its first write the store was empty, at version 0. No restore takes that for the
+// end of the archive.
+func TestRestoreToATimeBeforeTheFirstWrite(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	data, archive, backups := filepath.Join(base, "data"), filepath.Join(base, "archive"), filepath.Join(base, "backups")
+	require.NoError(t, os.Mkdir(data, 0o700))
+	p := serve(t, data, "--archive", archive, "--archive-interval", "1s")
+	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond) // the archive rounds times up to that
+	testwait.Until(t, func() bool { return time.Now().After(now) }, "the millisecond is over")
+	at := now.UTC().Format(time.RFC3339Nano) // nothing was asked of the server yet
+	p.must("put", "k", "written later")
+	p.must("backup", backups)
+	p.must("put", "last", "written later")
+	require.Zero(t, p.end(syscall.SIGTERM))
+	named, err := filepath.Glob(filepath.Join(backups, "*.backup"))
+	require.NoError(t, err)
+	require.Len(t, named, 1)
+	for from, want := range map[string]string{backups: "version 0 is older than the oldest backup", named[0]: "version 0 is older than backup"} {
+		for _, to := range [][]string{{"--to-time", at}, {"--to-version", "0"}} {
+			restored := filepath.Join(t.TempDir(), "restored")
+			r := command(t, "", nil, append([]string{"restore", from, restored, "--archive", archive}, to...)...)
+			assert.Equal(t, 64, r.code, "the backup is newer than %v: %s%s", to, r.out, r.err)
+			assert.Contains(t, r.err, want)
+			assert.NoDirExists(t, restored)
+		}
 	}
 }

@@ -381,8 +381,9 @@ func (a *app) restoreCommand() *cobra.Command {
 // restorePoint is the flags that say up to where a restore goes.
 type restorePoint struct {
 	dir, at string
-	version uint64
+	version uint64 // the flag
 
+	end     backup.End
 	archive *backup.Archive // nil: the backup alone
 	pieces  []*backup.Piece
 }
@@ -393,7 +394,8 @@ func (p *restorePoint) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.at, "to-time", "", "restore what readers saw at this time, or up to a second earlier, such as 2026-11-23T12:00:00Z")
 }
 
-// open reads what the archive holds, and finds the version.
+// open reads what the archive holds, and finds the version. That may be 0: at the time, or by the
+// flag, nothing was written to the store yet.
 func (p *restorePoint) open(cmd *cobra.Command) (err error) {
 	byVersion := cmd.Flags().Changed("to-version")
 	switch {
@@ -401,10 +403,11 @@ func (p *restorePoint) open(cmd *cobra.Command) (err error) {
 		return usagef("--to-version and --to-time need --archive, the directory of the archived commit log")
 	case byVersion && p.at != "":
 		return usagef("give --to-version or --to-time, not both")
-	case byVersion && p.version == 0:
-		return usagef("--to-version 0: versions begin at 1")
 	case p.dir == "":
 		return nil
+	}
+	if byVersion {
+		p.end = backup.UpTo(kv.SeqNum(p.version))
 	}
 	if p.archive, err = backup.OpenArchive(vfs.OS, clean(p.dir)); err != nil {
 		return err
@@ -417,13 +420,13 @@ func (p *restorePoint) open(cmd *cobra.Command) (err error) {
 		return usagef("--to-time %q is no time such as 2026-11-23T12:00:00Z or 2026-11-23T13:00:00.5+01:00", p.at)
 	}
 	version, err := p.archive.VersionAt(p.pieces, at)
-	p.version = uint64(version)
+	p.end = backup.UpTo(version)
 	return err
 }
 
 // plan is what backup.RestoreStream calls.
 func (p *restorePoint) plan(m *backup.Manifest) (*backup.Replay, error) {
-	return p.archive.Plan(p.pieces, m, kv.SeqNum(p.version))
+	return p.archive.Plan(p.pieces, m, p.end)
 }
 
 func (p *restorePoint) restore(ctx context.Context, source *openedBackup, target string, o backup.Options) (m *backup.Manifest, replay *backup.Replay, err error) {
@@ -437,8 +440,8 @@ func (p *restorePoint) restore(ctx context.Context, source *openedBackup, target
 		m, err = backup.RestoreStream(ctx, source.stream, plan, vfs.OS, target, o)
 		return m, replay, err
 	}
-	if source.id == "" && p.version != 0 {
-		m, err = source.dir.LoadBefore(kv.SeqNum(p.version))
+	if version, given := p.end.Version(); source.id == "" && given {
+		m, err = source.dir.LoadBefore(version)
 	} else {
 		m, err = source.dir.Load(source.id)
 	}

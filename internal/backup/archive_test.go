@@ -61,3 +61,21 @@ func TestRunsEndAtGaps(t *testing.T) {
 	require.Equal(t, Run{After: 30, Version: 40, Since: momentOf(noon).Time, Until: momentOf(noon).Time, Pieces: 2, Bytes: 136, Gap: "the disk was full"}, runs[1])
 	require.Empty(t, Runs(nil))
 }
+
+// Version 0, at which nothing was written yet, is an end like any other, and not that of the archive.
+func TestARestoreEndsAtVersionZero(t *testing.T) {
+	pieces := []*Piece{{Segment: 1, From: 64, To: 164, Version: 5, Time: momentOf(noon)}}
+	a := &Archive{dir: "archive"}
+	m := &Manifest{ID: at(0), Files: []ManifestFile{{Name: "wal/000001.wal"}}}
+	r, err := a.Plan(pieces, m, UpTo(0))
+	require.NoError(t, err)
+	require.Zero(t, r.Version)
+	require.Zero(t, r.Bytes())
+	r, err = a.Plan(pieces, m, End{})
+	require.NoError(t, err)
+	require.Equal(t, kv.SeqNum(5), r.Version)
+	m.Version = 3
+	_, err = a.Plan(pieces, m, UpTo(0))
+	require.ErrorIs(t, err, kv.ErrInvalidArgument)
+	require.ErrorContains(t, err, "version 0 is older")
+}

@@ -41,12 +41,25 @@ func (m *Manifest) lastSegment() (last uint64) {
 	return last
 }
 
-// Plan finds the pieces of an archive that lead from a backup to version upTo, or to the end
-// of the archive if that is 0.
+// End is where a restore ends: at a version, which may be 0, that of a store that nothing was written
+// to; or, as the zero value, at the end of the archive.
+type End struct {
+	version kv.SeqNum
+	given   bool
+}
+
+// UpTo returns the end at a version.
+func UpTo(version kv.SeqNum) End { return End{version: version, given: true} }
+
+// Version returns the version; ok is false if it is that of the end of the archive.
+func (e End) Version() (version kv.SeqNum, ok bool) { return e.version, e.given }
+
+// Plan finds the pieces of an archive that lead from a backup to an end.
 //
 // Errors: kv.ErrInvalidArgument if the version is older than the backup, or beyond the end of
 // the archive, or a part of the log before it is not in the archive.
-func (a *Archive) Plan(pieces []*Piece, m *Manifest, upTo kv.SeqNum) (*Replay, error) {
+func (a *Archive) Plan(pieces []*Piece, m *Manifest, end End) (*Replay, error) {
+	upTo, given := end.Version()
 	refuse := func(format string, args ...any) (*Replay, error) {
 		return nil, fmt.Errorf("%w: "+format, append([]any{kv.ErrInvalidArgument}, args...)...)
 	}
@@ -55,9 +68,9 @@ func (a *Archive) Plan(pieces []*Piece, m *Manifest, upTo kv.SeqNum) (*Replay, e
 		return refuse("%s holds no log yet", a.dir)
 	case pieces[0].Store != m.Store:
 		return nil, a.otherStore(pieces[0], m)
-	case upTo != 0 && upTo < m.Version:
+	case given && upTo < m.Version:
 		return refuse("version %d is older than backup %s, which is of version %d; restore an earlier backup", upTo, m.ID, m.Version)
-	case upTo == m.Version:
+	case given && upTo == m.Version:
 		return &Replay{Version: upTo, archive: a}, nil
 	}
 	first := m.lastSegment()
@@ -73,26 +86,26 @@ func (a *Archive) Plan(pieces []*Piece, m *Manifest, upTo kv.SeqNum) (*Replay, e
 		return refuse("the log between backup %s, which is of version %d, and version %d is not in the archive %s%s",
 			m.ID, m.Version, p.After, a.dir, because(p))
 	}
-	end := i + 1
-	for end < len(pieces) && pieces[end].follows(pieces[end-1]) {
-		end++
+	next := i + 1
+	for next < len(pieces) && pieces[next].follows(pieces[next-1]) {
+		next++
 	}
-	last := pieces[end-1]
-	if end < len(pieces) && (upTo == 0 || upTo > last.Version) {
+	last := pieces[next-1]
+	if next < len(pieces) && (!given || upTo > last.Version) {
 		return refuse("the log between version %d and version %d is not in the archive %s%s; with --to-version %d the store is restored to before that gap",
-			last.Version, pieces[end].After, a.dir, because(pieces[end]), last.Version)
+			last.Version, pieces[next].After, a.dir, because(pieces[next]), last.Version)
 	}
 	if upTo > last.Version {
 		return refuse("version %d is beyond the end of the archive %s, which is version %d at %s", upTo, a.dir, last.Version, last.Time)
 	}
-	if upTo == 0 {
+	if !given {
 		upTo = last.Version
 	}
 	if upTo <= m.Version { // the backup is newer than the archive
 		return &Replay{Version: m.Version, archive: a}, nil
 	}
 	r := &Replay{Version: upTo, archive: a}
-	for _, p := range pieces[i:end] {
+	for _, p := range pieces[i:next] {
 		r.pieces = append(r.pieces, p)
 		if p.Version >= upTo {
 			break

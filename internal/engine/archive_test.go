@@ -136,7 +136,11 @@ func restore(t testing.TB, disk vfs.FS, m *backup.Manifest, upTo kv.SeqNum, dir 
 	require.NoError(t, err)
 	pieces, err := a.Pieces()
 	require.NoError(t, err)
-	r, err := a.Plan(pieces, m, upTo)
+	end := backup.UpTo(upTo)
+	if upTo == 0 {
+		end = backup.End{}
+	}
+	r, err := a.Plan(pieces, m, end)
 	if err != nil {
 		return nil, err
 	}

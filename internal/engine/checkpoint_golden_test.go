@@ -58,11 +58,11 @@ func TestAnArchiveOfFormatOneIsRestored(t *testing.T) {
 	m, err := d.Load("")
 	require.NoError(t, err)
 	require.NotEmpty(t, m.Digest)
-	for version, want := range map[kv.SeqNum]map[string]string{
-		0:             {"a": "3", "b": "4", "c": "5", "d": "6", "e": "second life"},
-		m.Version + 2: {"a": "3", "b": "4", "d": "2"},
+	for end, want := range map[backup.End]map[string]string{
+		{}:                         {"a": "3", "b": "4", "c": "5", "d": "6", "e": "second life"},
+		backup.UpTo(m.Version + 2): {"a": "3", "b": "4", "d": "2"},
 	} {
-		r, err := a.Plan(pieces, m, version)
+		r, err := a.Plan(pieces, m, end)
 		require.NoError(t, err)
 		dir := filepath.ToSlash(filepath.Join(t.TempDir(), "restored"))
 		require.NoError(t, d.Restore(t.Context(), m, r, dir, backup.Options{}))
