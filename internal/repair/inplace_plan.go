@@ -59,11 +59,7 @@ func (r *rewrite) guesses() bool { return r.blind || !r.found.HasFilter() }
 func (p *damagedPart) examine(r *rewrite, cause error) error {
 	want := r.table.want
 	all := []gap{{want.Smallest, following(want.Largest)}}
-	deletes := uint64(0)
 	found, usable, err := p.readDamaged(r.table, cause, func(e *kv.Entry) error {
-		if e.Kind != kv.KindPut {
-			deletes++
-		}
 		r.noteRange(e)
 		return nil
 	})
@@ -88,12 +84,8 @@ func (p *damagedPart) examine(r *rewrite, cause error) error {
 		for i := range found.Gaps {
 			r.gaps = append(r.gaps, gapOf(&found.Gaps[i], want))
 		}
-		if r.blind = deletes < want.Deletes && !found.RangesKnown; r.blind {
+		if r.blind = r.table.blind; r.blind {
 			r.gaps = []gap{{r.gaps[0].start, all[0].end}}
-			p.lose(Loss{
-				Partition: p.id, FirstKey: r.gaps[0].start, LastKey: want.Largest, FirstVersion: want.MinSeq, LastVersion: want.MaxSeq,
-				File: r.table.file.Path, Reason: "a range delete may be among what is lost, so all keys from there on are",
-			})
 		}
 	}
 	return nil

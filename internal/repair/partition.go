@@ -43,6 +43,7 @@ type table struct {
 	ranges   []kv.Entry
 	whole    bool
 	inTarget bool // there is a copy, under the number in meta
+	blind    bool // it is damaged, and a range tombstone may be lost: all keys from the first gap on may have been deleted
 }
 
 // values is a value file of the partition.
@@ -393,11 +394,14 @@ func (p *part) readDamaged(t *table, cause error, visit func(*kv.Entry) error) (
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	want := t.want
-	foreign := uint64(0)
+	var foreign, deletes uint64
 	found, err = sstable.Salvage(p.ctx, f, p.fileID(t.meta.Num), func(e *kv.Entry) error {
 		if want != nil && (e.Seq < want.MinSeq || e.Seq > want.MaxSeq || bytes.Compare(e.Key, want.Smallest) < 0 || bytes.Compare(e.Key, want.Largest) > 0) {
 			foreign++
 			return nil
+		}
+		if e.Kind != kv.KindPut {
+			deletes++
 		}
 		return visit(e)
 	})
@@ -417,7 +421,7 @@ func (p *part) readDamaged(t *table, cause error, visit func(*kv.Entry) error) (
 		return found, false, nil
 	}
 	t.file.Action = Salvaged
-	p.reportTable(t, &found)
+	p.reportTable(t, &found, deletes)
 	return found, true, nil
 }
 
@@ -429,8 +433,9 @@ func (p *part) sameContents(got, want *kv.TableMeta) bool {
 	return verify.SameTable(&m, want)
 }
 
-// reportTable reports what a damaged table lost.
-func (p *part) reportTable(t *table, found *sstable.Salvaged) {
+// reportTable reports what a damaged table lost. deletes is how many deletes and range deletes of it
+// verify.
+func (p *part) reportTable(t *table, found *sstable.Salvaged, deletes uint64) {
 	bounds := t.want
 	if bounds == nil {
 		bounds = found.Meta
@@ -454,6 +459,17 @@ func (p *part) reportTable(t *table, found *sstable.Salvaged) {
 			if l.Entries == 0 {
 				l.Entries = bounds.Entries - found.Entries
 			}
+		}
+		p.lose(l)
+	}
+	// Without bounds everything in the partition may be missing, which findOther has reported.
+	if t.blind = bounds != nil && deletes < bounds.Deletes && !found.RangesKnown; t.blind && len(found.Gaps) > 0 {
+		l := Loss{
+			Partition: p.id, FirstKey: found.Gaps[0].After, LastKey: bounds.Largest, FirstVersion: bounds.MinSeq, LastVersion: bounds.MaxSeq,
+			File: t.file.Path, Reason: "a range delete may be among what is lost, so all keys from there on are",
+		}
+		if l.FirstKey == nil {
+			l.FirstKey = bounds.Smallest
 		}
 		p.lose(l)
 	}
