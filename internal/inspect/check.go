@@ -29,7 +29,7 @@ type LogCheck func(fsys vfs.FS, dir string, node *descriptor.Node) (note string,
 // The error says why there is no report: vfs.ErrLocked if a process has the store open,
 // fs.ErrNotExist if there is none, or the error of ctx. Damage to the store is in the
 // report instead. Cost: reads everything once; memory for the filter and index of one
-// table.
+// table, and for some MiB of values or the largest two.
 func Check(ctx context.Context, fsys vfs.FS, dir string, replicated LogCheck, progress func(done, total int64)) (report *Report, err error) {
 	dir = path.Clean(dir)
 	lock, err := descriptor.LockShared(fsys, dir)

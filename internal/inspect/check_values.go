@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
@@ -20,11 +21,17 @@ func (c *checker) openValues(dir string, partition uint32) *valuefile.Set {
 	})
 }
 
+// Values are read in batches of at most batchValues, which end when they have batchBytes.
+const (
+	batchValues = 256
+	batchBytes  = 4 << 20
+)
+
 // pointers reads every value that a table points to. Nothing else would detect a
 // pointer to an intact record of another value.
 func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
-	const batch = 256
 	var fetches []valuefile.Fetch
+	var bytes int64 // of the values of fetches
 	var errs []error
 	told := map[place]bool{}
 	read := func() {
@@ -38,15 +45,19 @@ func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
 				errs = append(errs, fmt.Errorf("its value at offset %d of value file %06d: %w", fetches[i].Pointer.Offset, fetches[i].Pointer.File, err))
 			}
 		}
-		fetches = fetches[:0]
+		reuse(fetches[:cap(fetches)])
+		fetches, bytes = fetches[:0], 0
 	}
 	it := r.NewIterator(sstable.IterOptions{})
 	for more := it.First(); more && c.ctx.Err() == nil; more = it.Next() {
 		if e := it.Entry(); e.Apart {
 			p, _ := kv.ParseValuePointer(e.Value) // validated by the iterator
-			fetches = append(fetches, valuefile.Fetch{Pointer: p})
+			n := len(fetches)
+			fetches = slices.Grow(fetches, 1)[:n+1] // with the buffer of an earlier value
+			fetches[n].Pointer, fetches[n].Err = p, nil
+			bytes += int64(p.Length)
 		}
-		if len(fetches) == batch {
+		if len(fetches) == batchValues || bytes >= batchBytes {
 			read()
 		}
 	}
@@ -54,6 +65,16 @@ func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
 		read()
 	}
 	return errors.Join(append(errs, it.Close())...)
+}
+
+// reuse leaves to the next batch the buffers of those that were read, up to batchBytes and the first one.
+func reuse(fetches []valuefile.Fetch) {
+	kept := 0
+	for i := range fetches {
+		if kept += cap(fetches[i].Value); i > 0 && kept > batchBytes {
+			fetches[i].Value = nil
+		}
+	}
 }
 
 // place is where a value file is damaged. Many values may be unreadable for one place: if the
