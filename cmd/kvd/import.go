@@ -17,9 +17,10 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// maxLine bounds a line of input: the largest item in base64, with room for the
-// names around it.
-const maxLine = (kv.MaxValueBytes+kv.MaxKeyBytes)/3*4 + 4096
+// maxLine bounds a line of input: the largest item, each byte of which JSON may spell with six, as
+// \u0000, with room for the names around it. An export writes such an item in base64, an older one did
+// not.
+const maxLine = (kv.MaxValueBytes+kv.MaxKeyBytes)*6 + 4096
 
 func (a *app) importCommand() *cobra.Command {
 	var level durability

@@ -16,7 +16,8 @@ import (
 )
 
 // line is one line of an export: an item as a JSON object. A key or value that
-// is UTF-8 is a string, any other is in base64 under another name:
+// is UTF-8 is a string, unless it is long and would be longer than in base64; any other is in base64
+// under another name:
 //
 //	{"key":"user/1","value":"Ada","version":17}
 //	{"key_base64":"AP8=","value_base64":"/w=="}
@@ -70,12 +71,37 @@ func writeJSON(w io.Writer, object any) error {
 }
 
 func spell(b []byte) (text, encoded *string) {
-	s := string(b)
-	if utf8.ValidString(s) {
+	if utf8.Valid(b) && !escapedIsLonger(b) {
+		s := string(b)
 		return &s, nil
 	}
-	s = base64.StdEncoding.EncodeToString(b)
+	s := base64.StdEncoding.EncodeToString(b)
 	return nil, &s
+}
+
+// longText is how many bytes are spelled as a string, which is easier to read, whatever its length.
+const longText = 1 << 20
+
+// escapedIsLonger reports whether more than longText bytes that are UTF-8 are longer as a JSON string
+// than in base64, as those with many control characters are.
+func escapedIsLonger(b []byte) bool {
+	if len(b) <= longText {
+		return false
+	}
+	length, most := 0, base64.StdEncoding.EncodedLen(len(b))
+	for _, c := range b {
+		switch {
+		case c == '"', c == '\\', c == '\b', c == '\f', c == '\n', c == '\r', c == '\t':
+			length += len(`\n`)
+		case c < ' ':
+			length += len(`\u0000`)
+		default:
+			length++
+		}
+	}
+	// U+2028 and U+2029 have three bytes and become six.
+	length += 3 * (bytes.Count(b, []byte("\u2028")) + bytes.Count(b, []byte("\u2029")))
+	return length > most
 }
 
 // parseLine parses a line without its newline. Unknown fields are errors, since ignoring

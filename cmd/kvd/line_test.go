@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
 )
 
 func TestLinesLookAsDocumented(t *testing.T) {
@@ -116,4 +118,24 @@ func FuzzParseLine(f *testing.F) {
 		require.Equal(t, string(l.Value), string(back.Value))
 		require.Equal(t, l.TTL, back.TTL)
 	})
+}
+
+// JSON spells a control character with six bytes. An import takes every line that an export writes, or
+// an older one wrote; an export writes none that an older import refused.
+func TestAnExportedLineOfControlCharactersIsImported(t *testing.T) {
+	const older = (kv.MaxValueBytes+kv.MaxKeyBytes)/3*4 + 4096
+	require.GreaterOrEqual(t, maxLine, len(`\u0000`)*(kv.MaxValueBytes+kv.MaxKeyBytes)+len(`{"key":"","value":"","ttl_ms":9223372036854}`))
+	for _, size := range []int{longText, longText + 1, 15 << 20} {
+		l := line{Key: []byte("zeros"), Value: make([]byte, size)} // zeros are UTF-8
+		var b bytes.Buffer
+		require.NoError(t, l.write(&b))
+		require.LessOrEqual(t, b.Len(), older)
+		require.Equal(t, size > longText, strings.Contains(b.String(), "value_base64"))
+		back, err := parseLine(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(l.Value, back.Value))
+	}
+	for unit, want := range map[string]bool{"plain text ": false, "\n": true, `"`: true, "a\u2028": true, "日": false, "a word\n": false} {
+		require.Equal(t, want, escapedIsLonger(bytes.Repeat([]byte(unit), longText+1)), "%q", unit)
+	}
 }
