@@ -92,3 +92,33 @@ func TestALostRangeDeleteIsReported(t *testing.T) {
 		require.Equal(t, 1, damaged)
 	}
 }
+
+// Losses that share one range cover all of them, whatever the order of their keys, and they are bounded
+// whatever the order of their files. A repair in place meets those of the base first, and then those of
+// the deltas, in the same value file.
+func TestLossesThatShareARangeAreCovered(t *testing.T) {
+	t.Parallel()
+	p := &part{repair: &repair{}}
+	files := []string{"p-0000/000001.val", "p-0000/000002.val"}
+	var all []Loss
+	lose := func(i int) {
+		key := []byte(keyOf(i))
+		l := Loss{FirstKey: key, LastKey: key, FirstVersion: 1, LastVersion: 1, Entries: 1, File: files[i/2%2]}
+		p.loseOne(&l)
+		all = append(all, l)
+	}
+	for i := range maxExactLosses + 10 { // of the base
+		lose(2 * i)
+	}
+	lose(2*maxExactLosses + 1) // of a delta
+	lose(1)
+	entries := uint64(0)
+	for i := range p.report.Losses {
+		entries += p.report.Losses[i].Entries
+	}
+	require.Equal(t, len(all), int(entries))
+	require.Len(t, p.report.Losses, maxExactLosses+len(files))
+	for _, l := range all {
+		require.True(t, p.report.Covers(0, l.FirstKey, 1), "%s", l.FirstKey)
+	}
+}

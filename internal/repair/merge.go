@@ -58,6 +58,7 @@ func (p *part) merge() error {
 // mergeOnce writes the delta. For the keys of lost, the backup says what was there at its
 // version.
 func (p *part) mergeOnce(logged, tables []*table, lost keySet, hidden applied) (manifest.Run, *kv.ValueFileMeta, error) {
+	p.shared = nil // the losses of an attempt before are gone
 	filling, err := p.fill(lost)
 	if err != nil {
 		return nil, nil, err

@@ -13,8 +13,8 @@ import (
 	"github.com/kvd-db/kvd/internal/sstable"
 )
 
-// maxExactLosses bounds how many lost values the report names one by one. Further ones of a
-// partition share one range.
+// maxExactLosses bounds how many losses the report has before lost values are no longer named one by
+// one. Further ones of a partition share one range for each value file.
 const maxExactLosses = 10_000
 
 // merging merges runs into one, with every version of every key.
@@ -216,18 +216,32 @@ func (m *merging) giveUp() {
 	}
 }
 
-// loseOne reports the loss of one value. Many of them share one range.
+// loseOne reports the loss of one value. Many of them share one range for each value file.
 func (p *part) loseOne(l *Loss) {
-	if n := len(p.report.Losses); n >= maxExactLosses {
-		if all := &p.report.Losses[n-1]; all.Partition == l.Partition && all.File == l.File && bytes.Compare(all.FirstKey, l.FirstKey) <= 0 && all.Entries > 0 {
-			all.LastKey = l.LastKey
-			all.FirstVersion, all.LastVersion = min(all.FirstVersion, l.FirstVersion), max(all.LastVersion, l.LastVersion)
-			all.Entries++
-			all.Reason = "values do not verify"
-			return
-		}
+	n := len(p.report.Losses)
+	if n < maxExactLosses {
+		p.lose(*l)
+		return
 	}
-	p.lose(*l)
+	i, ok := p.shared[l.File]
+	if !ok {
+		if p.shared == nil {
+			p.shared = map[string]int{}
+		}
+		p.shared[l.File] = n
+		p.lose(*l)
+		return
+	}
+	all := &p.report.Losses[i]
+	if bytes.Compare(l.FirstKey, all.FirstKey) < 0 {
+		all.FirstKey = l.FirstKey
+	}
+	if bytes.Compare(l.LastKey, all.LastKey) > 0 {
+		all.LastKey = l.LastKey
+	}
+	all.FirstVersion, all.LastVersion = min(all.FirstVersion, l.FirstVersion), max(all.LastVersion, l.LastVersion)
+	all.Entries += l.Entries
+	all.Reason = "values do not verify"
 }
 
 // addRanges adds the range tombstones that come before e; all before the key end if e is nil.

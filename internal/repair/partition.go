@@ -30,7 +30,8 @@ type part struct {
 	damage   bool              // something needed does not verify
 	tables   []*table
 	values   map[kv.FileNum]*values
-	fills    uint64 // entries of the backup
+	fills    uint64         // entries of the backup
+	shared   map[string]int // by value file: the loss that further lost values share, see loseOne
 
 	newFlushed kv.SeqNum // up to which number the tables of the new partition hold everything
 }
