@@ -362,6 +362,9 @@ func (a *app) restoreCommand() *cobra.Command {
 		progress, o := a.backupProgress(rate.bytes)
 		m, replay, err := to.restore(cmd.Context(), source, clean(args[1]), o)
 		progress.close()
+		if to.skipped != nil {
+			fmt.Fprintf(a.err, "an older backup was taken, because newer ones cannot be read: %v\n", to.skipped)
+		}
 		if err != nil {
 			return err
 		}
@@ -386,6 +389,7 @@ type restorePoint struct {
 	end     backup.End
 	archive *backup.Archive // nil: the backup alone
 	pieces  []*backup.Piece
+	skipped error // backups that were passed over because their manifest is damaged
 }
 
 func (p *restorePoint) flags(cmd *cobra.Command) {
@@ -441,7 +445,7 @@ func (p *restorePoint) restore(ctx context.Context, source *openedBackup, target
 		return m, replay, err
 	}
 	if version, given := p.end.Version(); source.id == "" && given {
-		m, err = source.dir.LoadBefore(version)
+		m, p.skipped, err = source.dir.LoadBefore(version)
 	} else {
 		m, err = source.dir.Load(source.id)
 	}

@@ -200,24 +200,38 @@ func (d *Directory) Load(id string) (*Manifest, error) {
 	return m, err
 }
 
-// LoadBefore returns the manifest of the newest backup of at most a version.
+// LoadBefore returns the manifest of the newest backup of at most a version. It passes over backups
+// whose manifest is damaged, which may be of such a version too, and skipped says which. An older backup
+// leads to the same store, by more of the archive.
 //
-// Errors: kv.ErrInvalidArgument if all are newer; those of Load.
-func (d *Directory) LoadBefore(version kv.SeqNum) (*Manifest, error) {
+// Errors: kv.ErrInvalidArgument if all are newer; a *kv.CorruptionError if no other can be read, or all
+// others are newer; those of Load.
+func (d *Directory) LoadBefore(version kv.SeqNum) (m *Manifest, skipped, err error) {
 	ids, err := d.IDs()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var m *Manifest
+	if len(ids) == 0 {
+		_, err := d.Load("") // the error that there is none
+		return nil, nil, err
+	}
 	for _, id := range slices.Backward(ids) {
-		if m, err = d.Load(id); err != nil || m.Version <= version {
-			return m, err
+		next, err := d.Load(id)
+		switch {
+		case errors.Is(err, kv.ErrCorrupt):
+			skipped = errors.Join(skipped, err)
+			continue
+		case err != nil:
+			return nil, skipped, err
+		case next.Version <= version:
+			return next, skipped, nil
 		}
+		m, skipped = next, nil // the damaged ones are of this version or a later one
 	}
-	if m == nil {
-		return d.Load("") // the error that there is none
+	if skipped != nil {
+		return nil, nil, skipped
 	}
-	return nil, fmt.Errorf("%w: version %d is older than the oldest backup in %s, which is of version %d", kv.ErrInvalidArgument, version, d.dir, m.Version)
+	return nil, nil, fmt.Errorf("%w: version %d is older than the oldest backup in %s, which is of version %d", kv.ErrInvalidArgument, version, d.dir, m.Version)
 }
 
 // Manifests returns those of all backups, oldest first, and what is wrong with those that
@@ -489,7 +503,7 @@ type Pruned struct {
 }
 
 // Prune removes all backups but the newest keep, and then every file that no backup needs,
-// also what interrupted backups left. Files with names that kvd does not write stay.
+// also what interrupted backups left, among it their manifests. Files with names that kvd does not write stay.
 //
 // Errors: a *kv.CorruptionError if the manifest of a backup that stays cannot be read, since
 // then it is unknown which files it needs: nothing was removed.
@@ -530,16 +544,34 @@ func (d *Directory) Prune(keep int) (p Pruned, err error) {
 		if _, _, ours := parseStored(name); !ours || needed[name] {
 			continue
 		}
-		name = path.Join(d.dir, filesName, name)
-		info, err := d.fsys.Stat(name)
-		if err == nil {
-			err = d.fsys.Remove(name)
-		}
-		if err != nil {
+		if err := d.prune(path.Join(d.dir, filesName, name), &p); err != nil {
 			return p, err
 		}
-		p.Files++
-		p.Bytes += info.Size()
+	}
+	if names, err = d.fsys.List(d.dir); err != nil {
+		return p, err
+	}
+	for _, name := range names { // what vfs.WriteAtomic leaves of a manifest if the process is killed in it
+		if id, ok := strings.CutSuffix(name, manifestSuffix+".tmp"); !ok || !IsID(id) {
+			continue
+		}
+		if err := d.prune(path.Join(d.dir, name), &p); err != nil {
+			return p, err
+		}
 	}
 	return p, nil
+}
+
+// prune removes a file and counts it.
+func (d *Directory) prune(name string, p *Pruned) error {
+	info, err := d.fsys.Stat(name)
+	if err == nil {
+		err = d.fsys.Remove(name)
+	}
+	if err != nil {
+		return err
+	}
+	p.Files++
+	p.Bytes += info.Size()
+	return nil
 }

@@ -511,3 +511,65 @@ func TestABackupKeepsToItsRate(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(begin))
 	})
 }
+
+// A damaged manifest of a newer backup does not keep an older one from being found, and is named if that
+// backup may be the better one.
+func TestADamagedManifestIsPassedOver(t *testing.T) {
+	disk := newDisk(t)
+	for _, version := range []kv.SeqNum{7, 9, 11, 13} {
+		s := small()
+		s.version = version
+		_, err := create(t.Context(), disk, s)
+		require.NoError(t, err)
+	}
+	d := lock(t, disk)
+	ids, err := d.IDs()
+	require.NoError(t, err)
+	requireFound := func(version, want kv.SeqNum, skippedIDs ...string) {
+		t.Helper()
+		m, skipped, err := d.LoadBefore(version)
+		require.NoError(t, err)
+		require.Equal(t, want, m.Version)
+		if len(skippedIDs) == 0 {
+			require.NoError(t, skipped)
+		}
+		for _, id := range skippedIDs {
+			require.ErrorIs(t, skipped, kv.ErrCorrupt)
+			require.ErrorContains(t, skipped, id)
+		}
+	}
+	damage := func(i int) { write(t, disk, d.manifestPath(ids[i]), "damaged") }
+	requireFound(10, 9)
+	damage(3)
+	requireFound(10, 9) // that of version 11 says that the damaged one is newer
+	requireFound(20, 11, ids[3])
+	damage(1)
+	requireFound(10, 7, ids[1])
+	requireFound(20, 11, ids[3])
+	_, _, err = d.LoadBefore(6)
+	require.ErrorIs(t, err, kv.ErrInvalidArgument)
+	damage(0)
+	_, _, err = d.LoadBefore(10)
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	require.ErrorContains(t, err, ids[0])
+}
+
+// A process that is killed while it writes a manifest leaves ID.backup.tmp, which Prune removes.
+func TestAnUnfinishedManifestIsPruned(t *testing.T) {
+	disk := newDisk(t)
+	_, err := create(t.Context(), disk, small())
+	require.NoError(t, err)
+	d := lock(t, disk)
+	ids, err := d.IDs()
+	require.NoError(t, err)
+	left := d.manifestPath("20261124T120000.000Z") + ".tmp"
+	write(t, disk, left, "unfinished")
+	write(t, disk, "backups/mine.backup.tmp", "mine")
+	p, err := d.Prune(1)
+	require.NoError(t, err)
+	require.Equal(t, Pruned{Files: 1, Bytes: int64(len("unfinished"))}, p)
+	got := tree(t, disk, "backups")
+	require.NotContains(t, got, path.Base(left))
+	require.Contains(t, got, "mine.backup.tmp")
+	require.Contains(t, got, ids[0]+manifestSuffix)
+}

@@ -10,7 +10,7 @@
 //	files/p-0003-000012.sst.SUM      the files; SUM is the checksum, in hexadecimal
 //
 // All backups in a directory are of one store. Files with other names are ignored, and are
-// never removed.
+// never removed; but a prune removes the manifest that a killed backup left as ID.backup.tmp.
 //
 // Backups share files: a file with a name, a length and a checksum that an earlier backup
 // has, and still has the contents for, is not copied again. Tables and value files never
