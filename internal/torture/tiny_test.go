@@ -33,6 +33,7 @@ func TestMemoryStaysWithinTheBudgetWithTinyElements(t *testing.T) {
 		{name: "writes of empty mutations, by gRPC", attack: tinyMutations, events: 1000},
 		{name: "calls of empty elements, raw frames", attack: tinyCalls, events: 50},
 		{name: "frames of tiny operations", attack: tinyFrames, events: 2000},
+		{name: "frames of tiny batches", attack: tinyBatches, events: 2000},
 	})
 }
 
@@ -237,6 +238,17 @@ func tinyFrames(ctx context.Context, t *testing.T, s *server) {
 		calls.Add(&frame.Op{Kind: frame.Call, Method: frame.MethodExecute})
 	}
 	rawFrames(ctx, t, s, 128, &reads, &writes, &calls)
+}
+
+// tinyBatches sends as many reads as a frame may have, each at a version of its own: so the server has a
+// batch, a call of the store and a goroutine for each of them.
+func tinyBatches(ctx context.Context, t *testing.T, s *server) {
+	var reads frame.Builder
+	reads.Reset(frame.ReadFrame)
+	for i := range frame.MaxOps {
+		reads.Add(&frame.Op{Kind: frame.Get, Key: []byte{byte(i)}, AtVersion: uint64(i + 1)})
+	}
+	rawFrames(ctx, t, s, 128, &reads)
 }
 
 // tinyCalls sends calls of some megabytes, in raw frames, that have nothing but empty elements.

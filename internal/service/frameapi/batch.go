@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +30,21 @@ type batchKey struct {
 	// timeoutBits is the number of bits of the timeout, so that the timeouts of a batch
 	// are within a factor of two of each other; 0 is the server's default.
 	timeoutBits int
+}
+
+// keyOf returns the key of an operation, which may be one that [Pipeline.classify] refuses.
+func keyOf(f *frame.Request, op *frame.Op) batchKey {
+	switch {
+	case f.OneVersion:
+		return batchKey{read: true, together: true}
+	case op.Kind == frame.Get:
+		return batchKey{read: true, at: kv.SeqNum(op.AtVersion), timeoutBits: bits.Len32(op.TimeoutMillis)}
+	}
+	return batchKey{
+		durability:  durabilityOf(op.Options.Durability),
+		looks:       op.Condition.Kind != 0 || op.ReturnPrevious,
+		timeoutBits: bits.Len32(op.TimeoutMillis),
+	}
 }
 
 // newest: independent reads of the newest state.
@@ -68,6 +84,28 @@ type look struct {
 	previous  kv.Lookup
 }
 
+// maxBatchWorkers bounds the batches of one frame that are served at the same time. The others wait
+// for these, but for none that writes: only versions make so many batches, and reads at a version
+// are the last ones. Guessed: as many as calls.
+const maxBatchWorkers = maxCallWorkers
+
+// oneBatchBytes is what a batch occupies beside its operations and the goroutine that serves it.
+var oneBatchBytes = int64(reflect.TypeFor[batch]().Size() + reflect.TypeFor[lazyDeadline]().Size())
+
+// batchBytes returns what the batches of a frame occupy beside its bytes and operations. The first
+// one is served by the worker that has received the frame, or in its place.
+func batchBytes(f *frame.Request) int64 {
+	var few [4]batchKey
+	keys := few[:0]
+	for i := range f.Ops {
+		if k := keyOf(f, &f.Ops[i]); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	further := max(len(keys)-1, 0)
+	return int64(further)*oneBatchBytes + int64(min(further, maxBatchWorkers))*callWorkerBytes
+}
+
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // split checks the operations of a frame that came at a time, answers those that
@@ -88,11 +126,10 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 		if !f.OneVersion {
 			err = p.server.Charge(caller.Identity, begun, 1, bytes)
 		}
-		var k batchKey
 		var change kv.Write
 		var condition kv.Condition
 		if err == nil {
-			k, change, condition, err = p.classify(&caller, op)
+			change, condition, err = p.classify(&caller, op)
 		}
 		if err != nil {
 			m := p.methodOf(op)
@@ -101,9 +138,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 			refused = append(refused, resultOf(why, op.Tag))
 			continue
 		}
-		if f.OneVersion {
-			k = batchKey{read: true, together: true}
-		}
+		k := keyOf(f, op)
 		b := find(split, k)
 		if b == nil {
 			b = batches.Get().(*batch)
@@ -144,25 +179,20 @@ func find(batches []*batch, k batchKey) *batch {
 	return nil
 }
 
-// classify checks an operation and returns its key. A write comes translated,
-// with its condition.
-func (p *Pipeline) classify(caller *service.Caller, op *frame.Op) (k batchKey, w kv.Write, condition kv.Condition, err error) {
+// classify checks an operation. A write comes translated, with its condition.
+func (p *Pipeline) classify(caller *service.Caller, op *frame.Op) (w kv.Write, condition kv.Condition, err error) {
 	caller.Method = p.methodOf(op).String()
-	k.timeoutBits = bits.Len32(op.TimeoutMillis)
 	if op.Kind == frame.Get {
-		k.read = true
 		if err := p.server.CheckKey(caller, op.Key); err != nil {
-			return k, w, condition, err
+			return w, condition, err
 		}
-		k.at, err = p.server.ReadVersion(op.AtVersion, op.Epoch)
-		return k, w, condition, err
+		_, err = p.server.ReadVersion(op.AtVersion, op.Epoch)
+		return w, condition, err
 	}
 	condition = conditionOf(&op.Condition)
 	w = writeOf(op)
 	err = p.server.CheckWrite(caller, &w, &condition, op.TTLMillis, op.ReturnPrevious)
-	k.durability = w.Durability
-	k.looks = condition.Kind != kv.Unconditional || op.ReturnPrevious
-	return k, w, condition, err
+	return w, condition, err
 }
 
 // readBytes bounds the values that one call of the store brings into memory, except for the

@@ -20,7 +20,8 @@
 //	F2. No operation waits for what only another one asked for. The batchKey separates reads
 //	    from writes, reads by version, writes by durability, and writes that read first (a
 //	    condition, or what the key held) from those that do not. So a read does not wait for
-//	    a sync, and a buffered write does not wait for a synced one.
+//	    a sync, and a buffered write does not wait for a synced one. Only if a frame has more than
+//	    256 batches some wait for a goroutine: those of reads at a version, for each other.
 //	    Each call of a frame of calls is performed by itself, and answered soon after it is
 //	    done, together with others that one sync made durable (calls.go).
 //	F3. A worker passes the receive token on before it waits for anything, so a slow batch

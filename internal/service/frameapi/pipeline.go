@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,6 +159,8 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	}
 	if hasCalls {
 		bytes += int64(f.Bytes()) + callBytes(f) // a decoded message is one more copy
+	} else if f.Discarded == 0 {
+		bytes += batchBytes(f)
 	}
 	// A frame that is refused keeps the token, so that no other one is decoded meanwhile.
 	held := f.Held
@@ -197,8 +200,8 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	}
 }
 
-// serveBatches serves the batches of a frame, a lone one on this goroutine. It
-// reports whether the store may still use memory of the frame.
+// serveBatches serves the batches of a frame: a lone one on this goroutine, several on workers
+// that take them in turn. It reports whether the store may still use memory of the frame.
 func (p *Pipeline) serveBatches(f *frame.Request, t *ReceiveToken, caller service.Caller, begun time.Time) (held bool) {
 	var few [4]*batch // most frames have one
 	batches := p.split(few[:0], f, t, caller, begun)
@@ -207,16 +210,22 @@ func (p *Pipeline) serveBatches(f *frame.Request, t *ReceiveToken, caller servic
 		return batches[0].serve()
 	}
 	t.Pass()
-	var all sync.WaitGroup
+	if len(batches) > maxBatchWorkers { // the last ones, of reads at a version, wait
+		slices.SortStableFunc(batches, func(a, b *batch) int { return cmp.Compare(min(a.key.at, 1), min(b.key.at, 1)) })
+	}
+	var workers sync.WaitGroup
+	var next atomic.Int64
 	var anyHeld atomic.Bool
-	for _, b := range batches {
-		all.Go(func() {
-			if b.serve() {
-				anyHeld.Store(true)
+	for range min(len(batches), maxBatchWorkers) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(batches)); i = next.Add(1) - 1 {
+				if batches[i].serve() {
+					anyHeld.Store(true)
+				}
 			}
 		})
 	}
-	all.Wait()
+	workers.Wait()
 	return anyHeld.Load()
 }
 
