@@ -136,6 +136,17 @@ func (p *Pipeline) next(t *ReceiveToken) (f *frame.Request) {
 var opBytes = int64(reflect.TypeFor[frame.Op]().Size() + reflect.TypeFor[frame.Result]().Size() +
 	reflect.TypeFor[kv.Lookup]().Size() + reflect.TypeFor[kv.Write]().Size() + 3*reflect.TypeFor[*int]().Size())
 
+// readsAlone reports whether all operations of a frame are reads. Those of a message of operations may be of
+// any kinds, in any order.
+func readsAlone(f *frame.Request) bool {
+	for i := range f.Ops { // a copy of each would cost more than the rest
+		if f.Ops[i].Kind != frame.Get {
+			return false
+		}
+	}
+	return true
+}
+
 // serve answers every operation of a frame.
 func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	s := p.server
@@ -154,7 +165,7 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	defer s.Memory().Give(decoded)
 	bytes := int64(f.Bytes())
 	hasCalls := len(f.Ops) > 0 && f.Ops[0].Kind == frame.Call
-	if len(f.Ops) > 0 && f.Ops[0].Kind != frame.Get {
+	if !readsAlone(f) {
 		bytes *= service.WriteCopies
 	}
 	if hasCalls {
