@@ -179,7 +179,7 @@ func (a *app) backupVerifyCommand() *cobra.Command {
 	rate.flag(cmd, copyRate)
 	cmd.Flags().BoolVar(&newest, "newest", false, "verify only the newest backup of a directory")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		source, err := a.openBackup(args[0])
+		source, err := a.openBackup(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -354,7 +354,7 @@ func (a *app) restoreCommand() *cobra.Command {
 		if err := to.open(cmd); err != nil {
 			return err
 		}
-		source, err := a.openBackup(args[0])
+		source, err := a.openBackup(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -473,9 +473,9 @@ func (o *openedBackup) close() {
 }
 
 // openBackup finds out what an argument names.
-func (a *app) openBackup(name string) (*openedBackup, error) {
+func (a *app) openBackup(ctx context.Context, name string) (*openedBackup, error) {
 	if name == "-" {
-		return &openedBackup{stream: a.in}, nil
+		return &openedBackup{stream: until(ctx, a.in)}, nil
 	}
 	info, err := os.Stat(name)
 	if err != nil {
@@ -493,7 +493,7 @@ func (a *app) openBackup(name string) (*openedBackup, error) {
 		return &openedBackup{dir: dir}, err
 	}
 	f, err := os.Open(name) // #nosec G304 -- the operator names the file
-	return &openedBackup{stream: f, file: f}, err
+	return &openedBackup{stream: until(ctx, f), file: f}, err
 }
 
 // clean returns the name of a directory with slashes.

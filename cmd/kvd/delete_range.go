@@ -122,20 +122,13 @@ var errRefused = errors.New("nothing was removed")
 // confirm asks the user, and returns nil if the answer is yes.
 func (a *app) confirm(ctx context.Context, question string) error {
 	fmt.Fprintf(a.err, "%s [y/N] ", question)
-	// A read of a terminal cannot be cancelled; it ends with the process.
-	answer := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(a.in).ReadString('\n') // the end of input means no
-		answer <- line
-	}()
-	select {
-	case line := <-answer:
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return nil
-		}
-		return errRefused
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errRefused, ctx.Err())
+	line, _ := bufio.NewReader(until(ctx, a.in)).ReadString('\n') // the end of input means no
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", errRefused, err)
 	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	}
+	return errRefused
 }

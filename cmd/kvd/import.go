@@ -128,7 +128,7 @@ func (j *importJob) run(ctx context.Context, r io.Reader) error {
 		lanes.Go(func() { j.writeLane(ctx, stop, j.lanes[i]) })
 	}
 	saver := j.state.keep(j.done)
-	readErr := j.read(ctx, r)
+	readErr := j.read(ctx, until(ctx, r))
 	for _, lane := range j.lanes {
 		close(lane)
 	}
@@ -165,7 +165,7 @@ func (j *importJob) read(ctx context.Context, r io.Reader) error {
 			return nil
 		}
 	}
-	if err := scanner.Err(); err != nil {
+	if err := scanner.Err(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("after line %d: %w", number, err)
 	}
 	return nil

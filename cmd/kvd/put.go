@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -53,7 +54,7 @@ func (a *app) putCommand() *cobra.Command {
 			}
 			options = append(options, kvd.TTL(ttl))
 		}
-		value, err := a.value(&enc, args[1])
+		value, err := a.value(cmd.Context(), &enc, args[1])
 		if err != nil {
 			return err
 		}
@@ -77,11 +78,11 @@ func (a *app) putCommand() *cobra.Command {
 }
 
 // value returns the value that an argument holds, or reads it from standard input.
-func (a *app) value(enc *encoding, text string) ([]byte, error) {
+func (a *app) value(ctx context.Context, enc *encoding, text string) ([]byte, error) {
 	if text != "-" {
 		return enc.decode("value", text)
 	}
-	value, err := io.ReadAll(a.in)
+	value, err := io.ReadAll(until(ctx, a.in))
 	if err != nil {
 		return nil, fmt.Errorf("read the value from standard input: %w", err)
 	}

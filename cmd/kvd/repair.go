@@ -197,7 +197,7 @@ func (a *app) unpack(ctx context.Context, name, scratch string) (dir string, rem
 	if _, err := os.Lstat(scratch); !errors.Is(err, fs.ErrNotExist) {
 		return "", nil, usagef("%s, to which the backup would be unpacked, exists; remove it", scratch)
 	}
-	source, err := a.openBackup(name)
+	source, err := a.openBackup(ctx, name)
 	if err != nil {
 		return "", nil, err
 	}

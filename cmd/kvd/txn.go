@@ -52,7 +52,7 @@ func (a *app) txnCommand() *cobra.Command {
 			return err
 		}
 		defer source.close()
-		s, err := parseScript(source.r, &enc)
+		s, err := parseScript(until(cmd.Context(), source.r), &enc)
 		if err != nil {
 			return fmt.Errorf("%s: %w", source.name, err)
 		}

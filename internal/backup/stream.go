@@ -96,6 +96,9 @@ func readStream(in io.Reader, add func(name string, size int64, content func(io.
 	archive := tar.NewReader(in)
 	for {
 		h, err := archive.Next()
+		if err != nil && ctx.Err() != nil {
+			return nil, fmt.Errorf("read the stream: %w", ctx.Err()) // whatever has come is no damage
+		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, kv.Corruptf("stream", -1, "the backup is not whole: it ends before its manifest")
 		}
@@ -103,7 +106,11 @@ func readStream(in io.Reader, add func(name string, size int64, content func(io.
 			return nil, kv.Corruptf("stream", -1, "it is not a backup, or is damaged: %v", err)
 		}
 		if h.Name == streamManifest {
-			return endStream(archive, h.Size, read)
+			m, err := endStream(archive, h.Size, read)
+			if err != nil && ctx.Err() != nil {
+				err = fmt.Errorf("read the stream: %w", ctx.Err())
+			}
+			return m, err
 		}
 		if _, twice := read[h.Name]; twice || h.Typeflag != tar.TypeReg {
 			return nil, kv.Corruptf("stream", -1, "%q is there twice, or is not a file", h.Name)
