@@ -119,14 +119,17 @@ func setDefault(v *int, d int) {
 func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }
 
 // WithToken signs in with a token, as kvd token new prints it. Without TLS it is sent to this
-// machine only, or to what WithDialer connects to.
+// machine only, or to what WithDialer connects to. An empty token is none.
 func WithToken(token string) Option {
+	if token == "" {
+		return WithTokenFrom(nil)
+	}
 	return WithTokenFrom(func() (string, error) { return token, nil })
 }
 
 // WithTokenFrom is WithToken with a token that may change, for example in a file. The function
 // is called for each connection for frames and each gRPC call, concurrently, and should
-// return soon. If it fails, calls return ErrUnauthenticated.
+// return soon. If it fails, calls return ErrUnauthenticated. A nil function has no token.
 func WithTokenFrom(token func() (string, error)) Option { return func(c *config) { c.token = token } }
 
 // WithConns sets the number of connections of each kind (for frames, and for gRPC), 1 to 64,

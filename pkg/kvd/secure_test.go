@@ -27,6 +27,13 @@ func TestATokenIsNotSentInPlainTextToAnotherMachine(t *testing.T) {
 	}
 }
 
+// An empty token, as an environment variable that is not set has, is none.
+func TestAnEmptyTokenMayGoAnywhere(t *testing.T) {
+	c, err := Open("db.example:7070", WithToken(""))
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}
+
 func TestKVDSTurnsTLSOn(t *testing.T) {
 	var c config
 	target, err := c.secure("a:1,b")

@@ -47,7 +47,7 @@ type bearer struct{ options *Options }
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	token, err := b.options.token()
-	if err != nil {
+	if err != nil || token == "" {
 		return nil, err
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil
