@@ -92,3 +92,29 @@ func TestGetManyFails(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }
+
+// A server with a larger limit for batches than usual answers a snapshot up to that limit.
+func TestASnapshotReadsAsMuchAsItsServerAnswers(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		limits := kv.DefaultLimits
+		limits.BatchBytes = 12 << 20
+		db := serve(t, servicetest.New(limits), service.Options{}).open(t, opts...)
+		ctx := t.Context()
+		var keys [][]byte
+		for i := range 14 {
+			keys = append(keys, []byte{byte(i + 1)})
+			require.NoError(t, db.Put(ctx, keys[i], make([]byte, 1<<20-i)))
+		}
+		require.NoError(t, db.View(ctx, func(s *Snapshot) error {
+			found, err := s.GetMany(ctx, keys[:11])
+			require.NoError(t, err)
+			for i, l := range found {
+				assert.Len(t, l.Value, 1<<20-i)
+			}
+			_, err = s.GetMany(ctx, keys)
+			assert.ErrorIs(t, err, ErrTooLarge)
+			return nil
+		}))
+		require.NoError(t, db.Put(ctx, keys[0], nil), "the connection goes on")
+	})
+}

@@ -5,10 +5,10 @@
 // # A call
 //
 // Gets, puts and deletes are sent in frames that concurrent calls share. A GetMany has a frame of its
-// own. Atomic batches, commits, Execute and calls about snapshots are sent in frames if the server
-// takes calls in frames, which it says when a connection is opened; their two forms, which carry the
-// same messages, are in method.go. All other calls, and what is large, are gRPC calls. One attempt at
-// an operation or call in a frame:
+// own; if the values at a version are many, a gRPC call follows (tryTogether). Atomic batches, commits,
+// Execute and calls about snapshots are sent in frames if the server takes calls in frames, which it
+// says when a connection is opened; their two forms, which carry the same messages, are in method.go.
+// All other calls, and what is large, are gRPC calls. One attempt at an operation or call in a frame:
 //
 //	Network.attempt     chooses a connection; sets the request id and the timeout
 //	conn.do             adds the operation to the frame that its sendQueue fills; a call for which

@@ -266,11 +266,15 @@ func (fc *frameConn) deliver(r *frame.Response) error {
 	fc.conn.mu.Lock()
 	fc.received++
 	f := fc.frameLocked(r)
-	var all, calls bool
+	var all, calls, dropped bool
 	var wake chan struct{}
 	ok := f != nil || len(r.Results) == 0
 	if f != nil {
-		all, ok = f.deliver(r, inOrder)
+		if dropped = f.drops(); dropped {
+			all, ok = f.drop(r)
+		} else {
+			all, ok = f.deliver(r, inOrder)
+		}
 		switch calls = f.batchKey.calls() && ok && !all; {
 		case all:
 			fc.endLocked(f, nil)
@@ -297,7 +301,8 @@ func (fc *frameConn) deliver(r *frame.Response) error {
 		f.unref(1)
 	case wake != nil:
 		close(wake)
-	case f == nil:
+	}
+	if f == nil || dropped {
 		r.Release()
 		responses.Put(r)
 	}

@@ -19,7 +19,12 @@ func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVer
 	tries := c.attempts(ctx)
 	tries.timer = startTimer(t)
 	for {
-		f := c.tryTogether(ctx, keys, at, &tries, found)
+		f, tooMuch := c.tryTogether(ctx, keys, at, &tries, found)
+		if tooMuch {
+			ctx, cancel := tries.within(ctx)
+			defer cancel()
+			return c.batchGet(ctx, keys, at, t, found)
+		}
 		if f == nil {
 			tries.succeeded()
 			return nil
@@ -68,8 +73,13 @@ func (c *Network) fitFrame(keys [][]byte) bool {
 	return bytes <= c.options.Frames.Bytes
 }
 
-// tryTogether attempts to read the keys once, in one frame.
-func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.ReadVersion, tries *attempts, found func(int, backend.Value, bool)) (f *fault) {
+// manyBytes is the most bytes of values that a GetMany at a version gets in a frame: the limit of a server
+// for batches, as it is by default.
+const manyBytes = 8 << 20
+
+// tryTogether attempts to read the keys once, in one frame. tooMuch says that the values may exceed the
+// server's limit, which it does not apply to a frame of reads at a version; a gRPC call has it decide.
+func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.ReadVersion, tries *attempts, found func(int, backend.Value, bool)) (f *fault, tooMuch bool) {
 	conn := c.pickFor(together)
 	tries.conn = conn
 	op := frame.Op{Kind: frame.Get, AtVersion: at.Version, Epoch: at.Epoch}
@@ -79,21 +89,29 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 	pending, f := conn.addTogether(keys, op, wait, tries.timer.beginAttempt())
 	if f != nil {
 		tries.bound(time.Now())
-		return f
+		return f, false
 	}
-	begun := pending[0].frame.created
+	begun, bytes := pending[0].frame.created, 0
 	for i := range pending {
 		a, fault := conn.await(ctx, &pending[i], &op, tries.deadline.IsZero())
 		if fault != nil && fault.reason != kvdpb.ReasonKeyNotFound && f == nil {
 			f = fault
 		}
+		if bytes += len(a.Value.Bytes); at.Version != 0 && bytes > manyBytes {
+			tooMuch = true
+			continue // the rest may have been dropped
+		}
 		found(i, a.Value, fault == nil)
+	}
+	if tooMuch {
+		tries.bound(begun)
+		return nil, true
 	}
 	if f != nil {
 		tries.bound(begun)
 		tries.unanswered(f, begun)
 	}
-	return f
+	return f, false
 }
 
 // addTogether queues a frame with the reads of one call. If op has no version, the server chooses
@@ -105,7 +123,9 @@ func (c *conn) addTogether(keys [][]byte, op frame.Op, wait time.Duration, t *at
 		return nil, f
 	}
 	f := newPendingFrame(c, together)
-	f.oneVersion = op.AtVersion == 0
+	if f.oneVersion = op.AtVersion == 0; !f.oneVersion {
+		f.most = manyBytes
+	}
 	pending := make([]pendingOp, len(keys))
 	for i, key := range keys {
 		op.Key = key

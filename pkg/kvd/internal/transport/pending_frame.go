@@ -5,8 +5,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // pendingFrame is one frame and its callers, from the first operation until the last caller has
@@ -43,7 +46,8 @@ type pendingFrame struct {
 	id          uint32
 	state       frameState
 	led         bool // the caller of the first operation sends it
-	oneVersion  bool // reads at one version
+	oneVersion  bool // reads at one version, which the server chooses
+	most        int  // bytes of values that are kept; 0: all
 	expired     bool // callers without a deadline of their own should give up
 	count       int  // operations
 	blockingOps int  // of these, those of blocking callers
@@ -68,6 +72,7 @@ type pendingFrame struct {
 	// answers are the responses that have arrived. Usually there is one, which is whole: it has
 	// the result of each position, in order. Otherwise results has them by position.
 	answers    []*frame.Response
+	kept       int         // bytes of values in answers, if most is set
 	receivedAt []time.Time // of each, if timed
 	whole      bool
 	results    []*frame.Result
@@ -171,6 +176,25 @@ func (f *pendingFrame) roundLocked() (wake chan struct{}) {
 	return wake
 }
 
+// tooMany is the answer of an operation whose value was dropped: see pendingFrame.most.
+var tooMany = frame.Result{Code: int32(codes.InvalidArgument), Reason: kvdpb.ReasonTooLarge, Message: "the answer is too large"}
+
+// drops reports whether the values of further responses are dropped.
+func (f *pendingFrame) drops() bool { return f.most > 0 && f.kept > f.most }
+
+// drop has the operations that r answers refused, and does not keep r. It returns what deliver does.
+func (f *pendingFrame) drop(r *frame.Response) (all, ok bool) {
+	for i := range r.Results {
+		at := r.Results[i].Tag
+		if at >= uint64(f.count) || f.results[at] != nil {
+			return f.missing == 0, false
+		}
+		f.results[at] = &tooMany
+		f.missing--
+	}
+	return f.missing == 0, true
+}
+
 // deliver adds the answers of r, and keeps r. all reports whether every answer has arrived; ok is
 // false if r has answers that were not asked for.
 func (f *pendingFrame) deliver(r *frame.Response, inOrder bool) (all, ok bool) {
@@ -178,6 +202,11 @@ func (f *pendingFrame) deliver(r *frame.Response, inOrder bool) (all, ok bool) {
 		f.missing = f.count
 	}
 	f.answers = append(f.answers, r)
+	if f.most > 0 {
+		for i := range r.Results {
+			f.kept += len(r.Results[i].Value)
+		}
+	}
 	if f.timed {
 		f.receivedAt = append(f.receivedAt, time.Now())
 	}
