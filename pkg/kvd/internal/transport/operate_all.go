@@ -148,8 +148,6 @@ const maxAhead = 4 * frame.MaxOps
 // tryAll attempts the operations once, in frames of one connection.
 func (c *Network) tryAll(ctx context.Context, all []*inFrame) {
 	conn := c.pick(func(c *conn) int64 { return c.readers.Load() + c.writers.Load() })
-	ctx, cancel := all[0].tries.within(ctx)
-	defer cancel()
 	added := 0
 	for i, o := range all {
 		for ; added < len(all) && added-i < maxAhead; added++ {
@@ -159,7 +157,9 @@ func (c *Network) tryAll(ctx context.Context, all []*inFrame) {
 			continue
 		}
 		begun := o.pending.frame.created
+		ctx, cancel := o.tries.within(ctx)
 		o.Answer, o.fault = conn.await(ctx, &o.pending, &o.op, o.tries.deadline.IsZero())
+		cancel()
 		if o.fault != nil {
 			o.tries.bound(begun)
 			o.tries.unanswered(o.fault, begun)
@@ -172,13 +172,19 @@ func (c *Network) enqueue(ctx context.Context, conn *conn, o *inFrame) {
 	o.tries.conn = conn
 	o.tries.sign(&o.op.Options)
 	wait := c.setTimeout(&o.op, &o.tries)
-	if err := ctx.Err(); err != nil {
+	err := ctx.Err()
+	if err == nil && !o.tries.deadline.IsZero() && time.Until(o.tries.deadline) <= 0 {
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
 		o.fault = newFault(err, true)
 		return
 	}
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	if o.fault = conn.reachLocked(); o.fault == nil {
+	if o.fault = conn.reachLocked(); o.fault != nil {
+		o.tries.bound(time.Now())
+	} else {
 		key := batchKeyOf(&o.op)
 		o.pending = conn.addLocked(key, &o.op, wait)
 		o.pending.recordIn(o.tries.timer.beginAttempt())
