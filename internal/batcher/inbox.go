@@ -37,10 +37,10 @@ func NewInbox[T comparable](p Policy, notify func()) *Inbox[T] {
 
 // Put queues item, which counts as this many operations and bytes.
 //
-// While the inbox is full, Put waits for room: until ctx ends, or at most MaxQueueWait,
-// after which it rejects the item with a *kv.OverloadError. After Close it returns
-// kv.ErrClosed. On any error the item was not queued.
-func (b *Inbox[T]) Put(ctx context.Context, item T, ops, bytes int) error {
+// While the inbox is full, Put waits for room: until ctx ends, or until a time, at which it rejects
+// the item with a *kv.OverloadError. That is MaxQueueWait after the caller began to wait for room, in
+// this inbox or another one. After Close Put returns kv.ErrClosed. On any error the item was not queued.
+func (b *Inbox[T]) Put(ctx context.Context, until time.Time, item T, ops, bytes int) error {
 	var deadline <-chan time.Time
 	for {
 		room, err := b.tryPut(item, size{ops, bytes})
@@ -52,7 +52,7 @@ func (b *Inbox[T]) Put(ctx context.Context, item T, ops, bytes int) error {
 			return nil
 		}
 		if deadline == nil {
-			t := time.NewTimer(MaxQueueWait)
+			t := time.NewTimer(time.Until(until))
 			defer t.Stop()
 			deadline = t.C
 		}

@@ -36,7 +36,7 @@ func TestInboxKeepsOrderAndCuts(t *testing.T) {
 	notified := 0
 	b := NewInbox[int](Policy{MaxOps: 3}, func() { notified++ })
 	for i := range 7 {
-		require.NoError(t, b.Put(t.Context(), i, 1, 1))
+		require.NoError(t, b.put(t.Context(), i, 1, 1))
 	}
 	assert.Equal(t, 7, notified)
 	var all []int
@@ -51,7 +51,7 @@ func TestInboxKeepsOrderAndCuts(t *testing.T) {
 
 func TestInboxWithoutLingerNeverMakesALoneCallerWait(t *testing.T) {
 	b := NewInbox[int](Policy{}, silent)
-	require.NoError(t, b.Put(t.Context(), 1, 1, 1))
+	require.NoError(t, b.put(t.Context(), 1, 1, 1))
 	batch, _ := b.Take(nil)
 	assert.Equal(t, []int{1}, batch)
 }
@@ -60,46 +60,55 @@ func TestInboxLingersUntilFullOrLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const linger = 500 * time.Microsecond // the experiment of the article
 		b := NewInbox[int](Policy{MaxOps: 2, Linger: linger}, silent)
-		require.NoError(t, b.Put(t.Context(), 1, 1, 1))
+		require.NoError(t, b.put(t.Context(), 1, 1, 1))
 		time.Sleep(linger / 5)
 		batch, again := b.Take(nil)
 		assert.Empty(t, batch)
 		assert.Equal(t, linger-linger/5, again)
 
-		require.NoError(t, b.Put(t.Context(), 2, 1, 1))
+		require.NoError(t, b.put(t.Context(), 2, 1, 1))
 		batch, _ = b.Take(nil)
 		assert.Equal(t, []int{1, 2}, batch, "a full batch does not wait")
 
-		require.NoError(t, b.Put(t.Context(), 3, 1, 1))
+		require.NoError(t, b.put(t.Context(), 3, 1, 1))
 		time.Sleep(linger)
 		batch, _ = b.Take(nil)
 		assert.Equal(t, []int{3}, batch, "a late batch goes as it is")
 
-		require.NoError(t, b.Put(t.Context(), 4, 1, 1))
+		require.NoError(t, b.put(t.Context(), 4, 1, 1))
 		b.Close()
 		batch, _ = b.Take(nil)
 		assert.Equal(t, []int{4}, batch, "B6: what is queued at the end is served, not lost")
 	})
 }
 
+// put is Put of a caller that has not waited for another inbox.
+func (b *Inbox[T]) put(ctx context.Context, item T, ops, bytes int) error {
+	return b.Put(ctx, time.Now().Add(MaxQueueWait), item, ops, bytes)
+}
+
 func TestFullInboxWaitsForRoomThenSheds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewInbox[int](Policy{QueueBytes: 10}, silent)
-		require.NoError(t, b.Put(t.Context(), 1, 1, 10))
+		require.NoError(t, b.put(t.Context(), 1, 1, 10))
 
 		begin := time.Now()
-		err := b.Put(t.Context(), 2, 1, 1)
+		err := b.put(t.Context(), 2, 1, 1)
 		assert.ErrorIs(t, err, kv.ErrOverloaded)
 		assert.Equal(t, MaxQueueWait, time.Since(begin))
 
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		begin = time.Now()
-		assert.ErrorIs(t, b.Put(ctx, 3, 1, 1), context.DeadlineExceeded)
+		assert.ErrorIs(t, b.put(ctx, 3, 1, 1), context.DeadlineExceeded)
 		assert.Equal(t, 20*time.Millisecond, time.Since(begin))
 
+		begin = time.Now()
+		assert.ErrorIs(t, b.Put(t.Context(), begin, 3, 1, 1), kv.ErrOverloaded)
+		assert.Zero(t, time.Since(begin))
+
 		done := make(chan error)
-		go func() { done <- b.Put(t.Context(), 4, 1, 10) }()
+		go func() { done <- b.put(t.Context(), 4, 1, 10) }()
 		synctest.Wait()
 		batch, _ := b.Take(nil)
 		assert.Equal(t, []int{1}, batch)
@@ -111,7 +120,7 @@ func TestFullInboxWaitsForRoomThenSheds(t *testing.T) {
 
 func TestItemLargerThanTheBoundIsTakenAlone(t *testing.T) {
 	b := NewInbox[int](Policy{QueueBytes: 10}, silent)
-	require.NoError(t, b.Put(t.Context(), 1, 1, 1000))
+	require.NoError(t, b.put(t.Context(), 1, 1, 1000))
 	batch, _ := b.Take(nil)
 	assert.Equal(t, []int{1}, batch)
 }
@@ -119,7 +128,7 @@ func TestItemLargerThanTheBoundIsTakenAlone(t *testing.T) {
 func TestRemoveTakesOnlyWhatIsStillQueued(t *testing.T) {
 	b := NewInbox[int](Policy{MaxOps: 2}, silent)
 	for i := range 3 {
-		require.NoError(t, b.Put(t.Context(), i, 1, 1))
+		require.NoError(t, b.put(t.Context(), i, 1, 1))
 	}
 	assert.True(t, b.Remove(1))
 	assert.False(t, b.Remove(1))
@@ -133,14 +142,14 @@ func TestRemoveTakesOnlyWhatIsStillQueued(t *testing.T) {
 func TestClosedInboxRefusesAlsoThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewInbox[int](Policy{QueueBytes: 1}, silent)
-		require.NoError(t, b.Put(t.Context(), 1, 1, 1))
+		require.NoError(t, b.put(t.Context(), 1, 1, 1))
 		done := make(chan error)
-		go func() { done <- b.Put(t.Context(), 2, 1, 1) }()
+		go func() { done <- b.put(t.Context(), 2, 1, 1) }()
 		synctest.Wait()
 		b.Close()
 		b.Close()
 		assert.ErrorIs(t, <-done, kv.ErrClosed)
-		assert.ErrorIs(t, b.Put(t.Context(), 3, 1, 1), kv.ErrClosed)
+		assert.ErrorIs(t, b.put(t.Context(), 3, 1, 1), kv.ErrClosed)
 	})
 }
 
@@ -187,7 +196,7 @@ func TestEveryItemIsServedOnceOrRefused(t *testing.T) {
 				if n%5 == 0 {
 					cancel() // if it is queued all the same, it is removed below
 				}
-				if err := b.Put(ctx, i, 1, 3); err != nil {
+				if err := b.put(ctx, i, 1, 3); err != nil {
 					refused[i] = true
 				} else if n%5 == 0 && b.Remove(i) {
 					refused[i] = true

@@ -31,8 +31,8 @@ const (
 	DefaultMaxBytes = 1 << 20
 	// DefaultQueueBytes is a few batches. More would only add waiting time.
 	DefaultQueueBytes = 8 << 20
-	// MaxQueueWait is how long a caller waits for room, if its context allows, before
-	// it is rejected. Guessed: after a second, an error is more useful than waiting.
+	// MaxQueueWait is how long a caller waits for room, if its context allows, in all inboxes
+	// together, before it is rejected. Guessed: after a second, an error is more useful than waiting.
 	MaxQueueWait = time.Second
 )
 

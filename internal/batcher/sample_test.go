@@ -14,7 +14,7 @@ import (
 func TestInboxMeasuresTheWaitOfTheFirstOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewInbox[int](Policy{MaxOps: 2}, silent)
-		put := func() { require.NoError(t, b.Put(t.Context(), 1, 1, 1)) }
+		put := func() { require.NoError(t, b.put(t.Context(), 1, 1, 1)) }
 		put()
 		time.Sleep(3 * time.Millisecond)
 		put()
@@ -51,7 +51,7 @@ func TestInboxMeasuresWhatWasLeftOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewInbox[int](Policy{MaxOps: 1}, silent)
 		for range SampleEvery + 1 {
-			require.NoError(t, b.Put(t.Context(), 1, 1, 1))
+			require.NoError(t, b.put(t.Context(), 1, 1, 1))
 		}
 		for range SampleEvery {
 			b.Take(nil)

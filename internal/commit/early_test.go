@@ -11,6 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // Against a map of numbers: records leave a line in any order, from its head or early.
@@ -105,7 +106,7 @@ func TestNoWriteIsSeenBeforeTheProposalThatReadItsKey(t *testing.T) {
 				put := func(key string) *Call {
 					call := NewCall(1)
 					w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte(key)}, Hash: keyhash.Sum([]byte(key)), Durability: kv.DurabilitySync}
-					s.c.enqueue(t.Context(), s.c.NewWriteGroup(call, []*kv.Write{w}))
+					s.c.enqueue(t.Context(), testwait.Deadline(), s.c.NewWriteGroup(call, []*kv.Write{w}))
 					synctest.Wait()
 					return call
 				}

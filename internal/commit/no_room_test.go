@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // While the log has no room, groups wait for it outside of the log: one whose caller gives
@@ -20,7 +21,7 @@ func TestGroupsWaitForRoomInTheLog(t *testing.T) {
 				s := newFixture(t)
 				hand := func(g *WriteGroup) {
 					if enter == "enqueue" {
-						s.c.enqueue(t.Context(), g)
+						s.c.enqueue(t.Context(), testwait.Deadline(), g)
 					} else {
 						Submit(t.Context(), []*WriteGroup{g})
 					}

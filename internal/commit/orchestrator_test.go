@@ -142,6 +142,36 @@ func TestACallOverMembers(t *testing.T) {
 	})
 }
 
+// A call whose inboxes are all full waits for room in them no longer than one that waits for one of them.
+func TestACallWaitsForAllFullInboxesTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		all := s.members(t, 3, func(o *Options) { o.Writes.QueueBytes = 1 })
+		synctest.Wait()
+		o := all[0].orchestrator
+		require.True(t, o.tryLock()) // no goroutine takes from the inboxes
+		var queued, groups []*WriteGroup
+		var writes []*kv.Write
+		for _, c := range all {
+			_, first := groupOf(c, "queued", kv.DurabilityBuffered)
+			require.True(t, c.tryEnqueue(first))
+			w, g := groupOf(c, "k", kv.DurabilityBuffered)
+			queued, groups, writes = append(queued, first), append(groups, g), append(writes, w)
+		}
+		begin := time.Now()
+		Submit(t.Context(), groups)
+		require.Equal(t, batcher.MaxQueueWait, time.Since(begin))
+		for _, w := range writes {
+			require.ErrorIs(t, w.Err, kv.ErrOverloaded)
+		}
+		o.yield()
+		for _, g := range queued {
+			<-g.call.Done()
+			require.NoError(t, g.writes[0].Err)
+		}
+	})
+}
+
 // Each member ends by itself, and the orchestrator with the last one.
 func TestMembersEndByThemselves(t *testing.T) {
 	s := newFixture(t)

@@ -53,7 +53,7 @@ func TestAppendingIsLeftToTheLeader(t *testing.T) {
 	call.append([]*WriteGroup{g}, true)
 	require.Zero(t, call)
 	require.True(t, s.c.inbox.Remove(g), "it waits in the inbox")
-	s.c.enqueue(t.Context(), g)
+	s.c.enqueue(t.Context(), testwait.Deadline(), g)
 	s.c.orchestrator.yield()
 	requireDecided(t, g)
 }

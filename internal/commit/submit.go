@@ -3,7 +3,9 @@ package commit
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/trace"
 )
@@ -34,8 +36,11 @@ func Submit(ctx context.Context, groups []*WriteGroup) {
 	for _, o := range s.led {
 		o.finish()
 	}
-	for _, g := range s.full {
-		g.to.enqueue(ctx, g)
+	if len(s.full) > 0 {
+		until := time.Now().Add(batcher.MaxQueueWait)
+		for _, g := range s.full {
+			g.to.enqueue(ctx, until, g)
+		}
 	}
 }
 
@@ -98,9 +103,9 @@ func (c *Coordinator) tryEnqueue(g *WriteGroup) bool {
 	return queued || err != nil
 }
 
-// enqueue is tryEnqueue that waits for room, until ctx ends or for batcher.MaxQueueWait.
-func (c *Coordinator) enqueue(ctx context.Context, g *WriteGroup) {
-	if err := c.inbox.Put(ctx, g, g.ops(), g.bytes); err != nil {
+// enqueue is tryEnqueue that waits for room, until ctx ends or until a time.
+func (c *Coordinator) enqueue(ctx context.Context, until time.Time, g *WriteGroup) {
+	if err := c.inbox.Put(ctx, until, g, g.ops(), g.bytes); err != nil {
 		c.refuse(g, err)
 	}
 }
