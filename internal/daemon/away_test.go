@@ -1,16 +1,13 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap/zaptest"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/testrelay"
@@ -160,13 +157,6 @@ func TestANodeThatJoinsAnswersALeaderThatHasMoved(t *testing.T) {
 	}
 }
 
-// again has a relay pass connections on to where its node listens now: that changes when it has installed
-// a checkpoint.
-func again(d *testrelay.Relay, lines *observer.ObservedLogs) {
-	started := lines.FilterMessage("node of a cluster").All()
-	d.To(started[len(started)-1].ContextMap()["listen"].(string))
-}
-
 // The first node was the store of a single node, so one that joins begins with an empty log, and needs a
 // checkpoint. It was made before another one joined, which leads when it starts.
 func TestANodeThatJoinsAStoreWithDataHearsALeaderThatHasJoined(t *testing.T) {
@@ -182,21 +172,15 @@ func TestANodeThatJoinsAStoreWithDataHearsALeaderThatHasJoined(t *testing.T) {
 	put(t, nodes[1], "first")
 	late, lateDisk := join(t, nodes[1], relays[1], 0)
 	leader, disk := join(t, nodes[1], relays[2], 0)
-	var lines *observer.ObservedLogs
-	nodes[leader], lines = startNode(t, disk, relays[2])
-	nodes[1].status(func(c *kvd.Cluster) bool {
-		again(relays[2], lines)
-		return nodeIn(c, leader).Voter
-	})
+	nodes[leader], _ = startNode(t, disk, relays[2])
+	nodes[1].status(func(c *kvd.Cluster) bool { return nodeIn(c, leader).Voter })
 	nodes[1].lead(leader)
 
-	nodes[late], lines = startNode(t, lateDisk, relays[1])
-	testwait.Until(t, func() bool {
-		again(relays[1], lines)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // or it waits, and the relay with it
-		defer cancel()
-		value, err := nodes[late].client.Get(ctx, []byte("before"))
-		return err == nil && string(value) == "value of before"
-	})
+	joined, lines := startNode(t, lateDisk, relays[1])
+	nodes[late] = joined
+	nodes[late].holds("before")
+	started := lines.FilterMessage("node of a cluster").All()
+	require.Len(t, started, 2, "it was opened again, with the checkpoint")
+	require.Equal(t, started[0].ContextMap()["listen"], started[1].ContextMap()["listen"])
 	endAll(t, nodes)
 }

@@ -158,6 +158,16 @@ func clusterUsage(err error) error {
 	return fmt.Errorf("%w: %w; %s with --cluster-listen", ErrListen, err, listenAdvice(err))
 }
 
+// addr returns where this node listens for the others, or did; empty if the store is alone.
+func (c *clusterNode) addr() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.network == nil {
+		return ""
+	}
+	return c.network.Addr()
+}
+
 // use keeps the network, or closes it if the process has ended meanwhile.
 func (c *clusterNode) use(node uint64, network *peer.Network, log *replicated.Log) bool {
 	c.mu.Lock()

@@ -83,8 +83,8 @@ const (
 // that do not return and goroutines that wait for them.
 //
 // A store that failed because its file system became read-only is opened again read-only,
-// and served at the same addresses. A node of a cluster that has received a checkpoint of another
-// node is opened again with that.
+// and served at the same addresses, also if the system has chosen the ports. So is a node of a cluster
+// that has received a checkpoint of another node.
 //
 // Run sets the memory limit of the process while it runs.
 func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) error {
@@ -95,6 +95,7 @@ func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 			return err
 		}
 		config.Listen, config.Admin = s.listen.Addr().String(), s.adminListen.Addr().String()
+		config.ClusterListen = cmp.Or(s.cluster.addr(), config.ClusterListen)
 		ready = nil
 	}
 }
