@@ -16,7 +16,7 @@ func TestAnIPv4AddressMeansIPv4Alone(t *testing.T) {
 		require.NoError(t, l.Close())
 	}
 	for _, c := range []struct {
-		listen     string
+		listen    string
 		four, six bool
 	}{
 		{"0.0.0.0:0", true, false},
