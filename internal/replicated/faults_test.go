@@ -196,6 +196,13 @@ func TestAPositionIsNeverAheadOfTheTables(t *testing.T) {
 // A node restarts without a connection, so it knows less to be committed than some of its
 // partitions have flushed. The others do not take that for what they hold.
 func TestAPositionIsSavedForWhatWasApplied(t *testing.T) {
+	for !knowsLessAfterARestart(t) {
+	}
+}
+
+// knowsLessAfterARestart is that test, and reports whether the node knew less. It does not if the last entry
+// came to it together with the news that it is committed, as when it was busy.
+func knowsLessAfterARestart(t *testing.T) (less bool) {
 	synctest.Test(t, func(t *testing.T) {
 		segment := int64(1 << 20) // no position is saved before the restart
 		c := startCluster(t, 3, func(o *engine.Options) { o.MemtableBytes, o.SegmentBytes = 64<<10, segment })
@@ -223,13 +230,14 @@ func TestAPositionIsSavedForWhatWasApplied(t *testing.T) {
 		c.cutOff(n.id)
 		n.start()
 		time.Sleep(3 * time.Second) // in which positions are saved
-		require.Less(t, n.log.Status().Applied.Index, applied)
+		less = n.log.Status().Applied.Index < applied
 		c.lose(nil)
 		require.Contains(t, c.agree(), idle+"=must stay")
 		n.stop()
 		n.start()
 		require.Contains(t, c.agree(), idle+"=must stay")
 	})
+	return less
 }
 
 // keyOf returns a key of a partition of the stores of these tests.
