@@ -64,6 +64,8 @@ type checker struct {
 	views   []*Op // Gets and Snapshots
 	unknown []*Op
 	cells   []cell
+	// maybe has by key the Ops of unknown outcome that put it, and of which no value was read.
+	maybe map[Key][]*Op
 }
 
 // violated counts a violation. It calls what only if the report has room for the text.
@@ -114,6 +116,7 @@ func (c *checker) gather(logs []*Log) {
 // read. A read of such a value also gives its version.
 func (c *checker) resolve() {
 	by := make(map[Value]*Op)
+	c.maybe = make(map[Key][]*Op)
 	for _, o := range c.unknown {
 		for _, w := range o.Writes {
 			if w.Value != Absent {
@@ -133,6 +136,11 @@ func (c *checker) resolve() {
 	for _, o := range c.unknown {
 		if o.Version == 0 {
 			c.report.Unseen++
+			for _, w := range o.Writes {
+				if w.Value != Absent {
+					c.maybe[w.Key] = append(c.maybe[w.Key], o)
+				}
+			}
 			continue
 		}
 		c.report.Resolved++

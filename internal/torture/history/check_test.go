@@ -112,6 +112,10 @@ func TestRightHistoriesPass(t *testing.T) {
 			snapshot(20, 30, 3, Read{1, Absent, 0}),
 			snapshot(40, 50, 9, Read{1, 11, 4}, Read{2, 12, 4}),
 		},
+		"a condition that a key is present, as one of unknown outcome may have put it": {
+			commit(0, 10, 0, put(1, 11)).ended(Unknown),
+			commit(11, 20, 5, put(2, 12)).after(0, Read{1, Unseen, 0}),
+		},
 		"a refused write that nobody saw": {
 			commit(0, 10, 5, put(1, 11)),
 			commit(11, 20, 0, put(1, 12)).ended(Refused),
@@ -273,6 +277,10 @@ func TestWrongHistoriesAreFoundOut(t *testing.T) {
 		}},
 		"a condition that did not hold": {"R3", []Op{
 			commit(0, 10, 5, put(1, 11)).after(0, Read{1, Unseen, 0}),
+		}},
+		"a condition that a key is present, before a write of unknown outcome was called": {"R3", []Op{
+			commit(0, 10, 5, put(2, 12)).after(0, Read{1, Unseen, 0}),
+			commit(11, 20, 0, put(1, 11)).ended(Unknown),
 		}},
 		"an old version took part in a condition": {"R3", []Op{
 			commit(0, 10, 5, put(1, 11)),
