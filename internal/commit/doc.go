@@ -120,7 +120,8 @@
 // After a sync the log may pause, no longer than a recent sync took, so that writers that have
 // just been answered get their next record into the next sync. Wait 9 comes only for a known
 // request id. The place of the first attempt is not remembered, so everything that was
-// appended so far must become durable. Wait 10 comes only for a proposal that lost: a
+// appended so far must become durable; for level buffered the caller may be inside Flush, as in 7.
+// Wait 10 comes only for a proposal that lost: a
 // conditional write then tries again (Execute at most 100 times, with growing pauses), a
 // transaction returns the conflict. (In a cluster an entry of the log sets the time: for keys that
 // have expired by it, it is a conflicting write.) Conditions, and reads of a transaction that are

@@ -65,8 +65,8 @@ func (e *Engine) sharesTimes() bool {
 }
 
 // tick appends an empty record and returns when its number is visible: the same state has
-// then a new version. It does not wait for the disk. If a crash takes the record, its
-// number is not given out again.
+// then a new version. It does not wait for the disk, except for room in the log, until ctx
+// ends. If a crash takes the record, its number is not given out again.
 func (e *Engine) tick(ctx context.Context) error {
 	if e.member != nil {
 		return e.sequencer.WaitVisible(ctx, 1) // the first entry of the first leader
@@ -76,7 +76,7 @@ func (e *Engine) tick(ctx context.Context) error {
 		return err
 	}
 	e.sequencer.Applied(seq, 1)
-	e.own.log.Flush()
+	e.log.FlushBeside()
 	return e.sequencer.WaitVisible(ctx, seq)
 }
 

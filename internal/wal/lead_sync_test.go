@@ -57,6 +57,23 @@ func TestALoneCallerSyncsOnItsOwnGoroutine(t *testing.T) {
 	})
 }
 
+// The syncing goroutine writes what a caller of FlushBeside leaves to it, and does not sync it.
+func TestFlushBesideLeavesTheWriteToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, _ := mustOpen(t, testOptions(newDisk(t)))
+		_, pos, err := appendTo(l, nil, 1, kv.DurabilityMemory, &counter{}, nil)
+		require.NoError(t, err)
+		syncs := l.Stats().Syncs
+		synctest.Wait()
+		require.Less(t, l.Written(), pos)
+		l.FlushBeside()
+		synctest.Wait()
+		require.GreaterOrEqual(t, l.Written(), pos)
+		require.Equal(t, syncs, l.Stats().Syncs)
+		require.NoError(t, l.Close())
+	})
+}
+
 // TestACallerLeadsOneSync: records appended during a caller's sync are in the next sync,
 // for which that caller does not wait.
 func TestACallerLeadsOneSync(t *testing.T) {

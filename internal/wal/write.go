@@ -62,6 +62,10 @@ func (l *Log) Flush() {
 	l.mu.Unlock()
 }
 
+// FlushBeside is Flush for a caller that waits for none of the records: the syncing goroutine writes
+// them, so the caller does not wait for the disk.
+func (l *Log) FlushBeside() { l.pokeSyncer() }
+
 // leadTime is how long recent syncs may have taken for a caller of FlushOrSync to sync
 // itself. Guessed: above what healthy disks take, below the deadlines of callers.
 const leadTime = 5 * time.Millisecond
