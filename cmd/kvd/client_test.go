@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -158,14 +159,18 @@ func TestABadLineEndsTheImportWithItsNumberAndResumeGoesOn(t *testing.T) {
 	assert.Equal(t, 60, strings.Count(p.must("scan", "--keys-only"), "\n"), "what stands before it is there")
 	saved, err := os.ReadFile(state)
 	require.NoError(t, err)
-	assert.Equal(t, fmt.Sprintf("{\"source\":%q,\"lines\":60}\n", file), string(saved))
+	sum := xxhash.Sum64String(strings.Join(lines[:60], ""))
+	assert.Equal(t, fmt.Sprintf("{\"source\":%q,\"lines\":60,\"checksum\":\"%016x\"}\n", file, sum), string(saved))
 
 	// The first sixty are not written again.
-	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("passed over\n", 60)+good(60)+strings.Join(lines[61:], "")), 0o600))
+	p.must("put", "key/000", "newer")
+	lines[60] = good(60)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600))
 	r = p.kvd("import", file, "--resume", state)
 	require.Zero(t, r.code, r.err)
 	assert.Equal(t, 99, strings.Count(p.must("scan", "--keys-only"), "\n"))
 	assert.Equal(t, "60", p.must("get", "key/060"))
+	assert.Equal(t, "newer", p.must("get", "key/000"))
 
 	for _, wrong := range [][]string{
 		{"import", "-", "--resume", state},

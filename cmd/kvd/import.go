@@ -35,8 +35,9 @@ func (a *app) importCommand() *cobra.Command {
 			"written.\n\n" +
 			"An invalid line ends the import with its number; all lines before it are\n" +
 			"imported. An import can be repeated without harm. With --resume FILE the number\n" +
-			"of leading lines that are durable is kept in FILE, and an interrupted import\n" +
-			"continues after them.",
+			"of leading lines that are durable is kept in FILE with their checksum, and an\n" +
+			"interrupted import continues after them; it is refused if the input does not\n" +
+			"begin with those lines, or FILE is about an import that is complete.",
 		Args: mayHave("FILE"),
 	}
 	server := a.connection(cmd)
@@ -102,6 +103,8 @@ func (a *app) openSource(args []string) (*source, error) {
 	return s, nil
 }
 
+var newline = []byte{'\n'}
+
 // importJob reads lines and writes their items. Lines with the same key go
 // through the same lane, one after the other, so that the last one wins.
 type importJob struct {
@@ -113,10 +116,10 @@ type importJob struct {
 	done       *watermark
 }
 
-// numbered is an item and the number of its line.
+// numbered is an item and the position after its line.
 type numbered struct {
-	number int64
-	line   line
+	end  position
+	line line
 }
 
 func (j *importJob) run(ctx context.Context, r io.Reader) error {
@@ -134,24 +137,40 @@ func (j *importJob) run(ctx context.Context, r io.Reader) error {
 	}
 	lanes.Wait()
 	// The error of a lane comes first: reading stops because of it.
-	return errors.Join(context.Cause(ctx), readErr, saver.close())
+	err := errors.Join(context.Cause(ctx), readErr)
+	return errors.Join(err, saver.close(err == nil))
 }
 
-// read hands the lines to lanes, without those that an earlier import has completed.
+// read hands the lines to lanes, without those that an earlier import has completed. It fails, and
+// hands over none, if the input does not begin with those.
 func (j *importJob) read(ctx context.Context, r io.Reader) error {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(make([]byte, 64<<10), maxLine)
-	skip := j.done.reached()
+	skip := j.done.reached().lines
 	number := int64(0)
+	sums := xxhash.New()
+	if skip == 0 {
+		j.done.begin(sums.Sum64())
+	}
 	for scanner.Scan() && ctx.Err() == nil {
 		number++
 		text := scanner.Bytes()
 		j.progress.done.Add(int64(len(text)) + 1)
-		if number <= skip {
+		_, _ = sums.Write(text) // never fails
+		_, _ = sums.Write(newline)
+		if number < skip {
+			continue
+		}
+		end := position{number, sums.Sum64()}
+		if number == skip {
+			if err := j.state.check(end.sum); err != nil {
+				return err
+			}
+			j.done.begin(end.sum)
 			continue
 		}
 		if len(text) == 0 {
-			j.done.finish(number)
+			j.done.finish(end)
 			continue
 		}
 		l, err := parseLine(text)
@@ -160,13 +179,16 @@ func (j *importJob) read(ctx context.Context, r io.Reader) error {
 		}
 		lane := j.lanes[xxhash.Sum64(l.Key)%uint64(len(j.lanes))]
 		select {
-		case lane <- numbered{number, l}:
+		case lane <- numbered{end, l}:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 	if err := scanner.Err(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("after line %d: %w", number, err)
+	}
+	if number < skip && ctx.Err() == nil {
+		return j.state.otherInput(fmt.Sprintf("ends after line %d", number))
 	}
 	return nil
 }
@@ -184,10 +206,10 @@ func (j *importJob) writeLane(ctx context.Context, stop context.CancelCauseFunc,
 		}
 		err := j.client.Put(ctx, item.line.Key, item.line.Value, options...)
 		if err != nil {
-			stop(fmt.Errorf("line %d: %w", item.number, err))
+			stop(fmt.Errorf("line %d: %w", item.end.lines, err))
 			continue
 		}
-		j.done.finish(item.number)
+		j.done.finish(item.end)
 		j.progress.items.Add(1)
 	}
 }

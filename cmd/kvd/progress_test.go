@@ -37,11 +37,12 @@ func TestProgressIntoAFileIsALineEveryTwoSeconds(t *testing.T) {
 
 func TestTheWatermarkIsTheLeadingLinesWhateverTheOrder(t *testing.T) {
 	w := newWatermark(10)
-	w.finish(12)
-	w.finish(13)
-	assert.EqualValues(t, 10, w.reached(), "line 11 is not done")
-	w.finish(11)
-	assert.EqualValues(t, 13, w.reached())
+	w.begin(100)
+	w.finish(position{12, 120})
+	w.finish(position{13, 130})
+	assert.Equal(t, position{10, 100}, w.reached(), "line 11 is not done")
+	w.finish(position{11, 110})
+	assert.Equal(t, position{13, 130}, w.reached(), "the checksum is that of the lines")
 
 	const lines = 1000
 	w = newWatermark(0)
@@ -50,11 +51,11 @@ func TestTheWatermarkIsTheLeadingLinesWhateverTheOrder(t *testing.T) {
 	for part := range 4 {
 		group.Go(func() {
 			for _, i := range order[part*lines/4 : (part+1)*lines/4] {
-				w.finish(int64(i + 1))
+				w.finish(position{int64(i + 1), uint64(i)})
 			}
 		})
 	}
 	group.Wait()
-	assert.EqualValues(t, lines, w.reached())
+	assert.Equal(t, position{lines, lines - 1}, w.reached())
 	assert.Empty(t, w.ahead)
 }
