@@ -60,8 +60,9 @@ func (s *Sweep) Run(ctx context.Context, r *results.Result) error {
 		}
 	}
 	slices.Sort(rates)
+	rates = slices.Compact(rates)
 	for run := range s.Runs {
-		for _, rate := range slices.Compact(rates) {
+		for _, rate := range rates {
 			if err := s.offer(ctx, r, rate, run+1); err != nil {
 				return err
 			}
