@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"sync/atomic"
 
@@ -25,6 +26,7 @@ type file struct {
 	// Used by the goroutine that writes.
 	file   vfs.File
 	size   int64
+	torn   bool        // the last line has no end: a crash left it so
 	old    fs.FileInfo // of the file that was set aside last; nil: none was
 	failed bool        // the last write, which was reported
 }
@@ -51,7 +53,22 @@ func (f *file) open() (err error) {
 	if f.size, err = f.file.Size(); err != nil {
 		return errors.Join(err, f.file.Close())
 	}
+	if f.torn, err = f.lacksEnd(); err != nil {
+		return errors.Join(err, f.file.Close())
+	}
 	return nil
+}
+
+// lacksEnd reports whether the file has a last line without a newline.
+func (f *file) lacksEnd() (bool, error) {
+	if f.size == 0 {
+		return false, nil
+	}
+	var last [1]byte
+	if _, err := f.file.ReadAt(last[:], f.size-1); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return last[0] != '\n', nil
 }
 
 // keepAccess lets those read a new file who may read the one that was set aside. If that cannot be
@@ -111,11 +128,15 @@ func (f *file) write(e Event) error {
 			return err
 		}
 	}
+	if f.torn {
+		line = append([]byte{'\n'}, line...) // so that this line is not part of that one
+	}
 	if _, err := f.file.WriteAt(line, f.size); err != nil {
 		// The next line is written over what there is of this one, and may be shorter.
 		return errors.Join(err, f.file.Truncate(f.size))
 	}
 	f.size += int64(len(line))
+	f.torn = false
 	return nil
 }
 
