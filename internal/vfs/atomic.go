@@ -18,7 +18,7 @@ import (
 // sync of the directory, failed: then readers see the new content, and which of
 // the two a power cut leaves is unknown. The error then wraps ErrReplaced.
 func WriteAtomic(fsys FS, name string, data []byte) error {
-	return publish(fsys, name, data, nil)
+	return publish(fsys, name, name+".tmp", data, nil)
 }
 
 // oldAccess is the access to a file, for the one that replaces it.
@@ -33,24 +33,28 @@ type oldAccess struct {
 // the system has these. A name that is no regular file, or is free, gets a file
 // as WriteAtomic makes it.
 //
+// The data goes to name+".kvd-tmp" first: the directory is the operator's, and name+".tmp" may be
+// another file of theirs.
+//
 // Errors: those of WriteAtomic; fs.ErrPermission if this process may not give the new
 // file that user or group; ErrAttributes if it cannot give it those attributes, or read
 // them. The old file is then unchanged.
 func Replace(fsys FS, name string, data []byte) error {
+	tmp := name + ".kvd-tmp"
 	info, err := fsys.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return publish(fsys, name, data, nil)
+		return publish(fsys, name, tmp, data, nil)
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular(): // a symbolic link has permissions that say nothing
-		return publish(fsys, name, data, nil)
+		return publish(fsys, name, tmp, data, nil)
 	}
 	old := &oldAccess{info: info}
 	if old.attributes, err = readAttributesOf(fsys, name); err != nil {
 		return fmt.Errorf("%w: %w", ErrAttributes, err)
 	}
-	return publish(fsys, name, data, old)
+	return publish(fsys, name, tmp, data, old)
 }
 
 // ErrAttributes: the attributes of a file cannot be read or given to the one that replaces it.
@@ -66,9 +70,8 @@ func readAttributesOf(fsys FS, name string) (attributes []Attribute, err error) 
 	return f.Attributes()
 }
 
-// publish is WriteAtomic with the access of another file, unless that is nil.
-func publish(fsys FS, name string, data []byte, old *oldAccess) error {
-	tmp := name + ".tmp"
+// publish is WriteAtomic by way of the file tmp, with the access of another file, unless that is nil.
+func publish(fsys FS, name, tmp string, data []byte, old *oldAccess) error {
 	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

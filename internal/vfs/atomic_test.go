@@ -148,6 +148,19 @@ func TestReplaceKeepsUserAndGroup(t *testing.T) {
 	require.EqualValues(t, gid, g)
 }
 
+// An operator may have a file NAME.tmp beside one that is replaced. A leftover of a crash goes.
+func TestReplaceLeavesAFileOfTheOperator(t *testing.T) {
+	m := NewMem()
+	closeFile(t, create(t, m, "state.tmp", "the operator's"))
+	closeFile(t, create(t, m, "state.kvd-tmp", "a leftover that is longer than the data"))
+	for _, text := range []string{"first", "second"} {
+		require.NoError(t, Replace(m, "state", []byte(text)))
+		require.Equal(t, text, read(t, m, "state"))
+		require.Equal(t, "the operator's", read(t, m, "state.tmp"))
+		requireList(t, m, "/", "state", "state.tmp")
+	}
+}
+
 // The permissions of a symbolic link are 0777, and mean nothing.
 func TestReplaceOfALinkIsPrivate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
