@@ -90,16 +90,21 @@ func (p *Pipeline) timeoutOf(op *frame.Op) time.Duration {
 
 // performAll performs calls that may wait, and answers each soon after it is done.
 func (c *calls) performAll(ops []*frame.Op) {
-	var workers sync.WaitGroup
+	inTurn(ops, maxCallWorkers, func(op *frame.Op) { c.answer(c.perform(op)) })
+}
+
+// inTurn calls do for each of all, in their order, on at most so many goroutines, and waits for them.
+func inTurn[T any](all []T, workers int, do func(T)) {
+	var running sync.WaitGroup
 	var next atomic.Int64
-	for range min(len(ops), maxCallWorkers) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(ops)); i = next.Add(1) - 1 {
-				c.answer(c.perform(ops[i]))
+	for range min(len(all), workers) {
+		running.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+				do(all[i])
 			}
 		})
 	}
-	workers.Wait()
+	running.Wait()
 }
 
 // answer sends an answer, with others that are done at about the same time.

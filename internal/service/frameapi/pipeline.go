@@ -224,19 +224,12 @@ func (p *Pipeline) serveBatches(f *frame.Request, t *ReceiveToken, caller servic
 	if len(batches) > maxBatchWorkers { // the last ones, of reads at a version, wait
 		slices.SortStableFunc(batches, func(a, b *batch) int { return cmp.Compare(min(a.key.at, 1), min(b.key.at, 1)) })
 	}
-	var workers sync.WaitGroup
-	var next atomic.Int64
 	var anyHeld atomic.Bool
-	for range min(len(batches), maxBatchWorkers) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(batches)); i = next.Add(1) - 1 {
-				if batches[i].serve() {
-					anyHeld.Store(true)
-				}
-			}
-		})
-	}
-	workers.Wait()
+	inTurn(batches, maxBatchWorkers, func(b *batch) {
+		if b.serve() {
+			anyHeld.Store(true)
+		}
+	})
 	return anyHeld.Load()
 }
 
