@@ -50,12 +50,13 @@ func (l *Log) Judge(node, store uint64) error {
 		return fmt.Errorf("node %d was removed from the cluster, and ids are not used again: its machine can only join as a new node, with an empty directory (kvd cluster join)", node)
 	}
 	n, member := c.Nodes[node]
+	if member {
+		l.met.note(node, store)
+	}
 	if member && n.Store == 0 {
 		n.Store = l.met.first(node, store)
 	}
-	err := n.checkStore(node, store)
-	l.met.note(node, err != nil)
-	return err
+	return n.checkStore(node, store)
 }
 
 // met has the data directories with which nodes have called this one before the log knew theirs. Until
@@ -63,28 +64,24 @@ func (l *Log) Judge(node, store uint64) error {
 type met struct {
 	mu     sync.Mutex
 	stores map[uint64]uint64 // by node; of members alone, so it is small
-	other  map[uint64]bool   // by node: its last call was with another directory than the first
+	last   map[uint64]uint64 // the directory of the last call, also of members that the log knows
 }
 
-// note notes whether a node has called with another directory than the first.
-func (m *met) note(node uint64, other bool) {
+// note notes the directory with which a member calls.
+func (m *met) note(node, store uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !other {
-		delete(m.other, node)
-		return
+	if m.last == nil {
+		m.last = map[uint64]uint64{}
 	}
-	if m.other == nil {
-		m.other = map[uint64]bool{}
-	}
-	m.other[node] = true
+	m.last[node] = store
 }
 
-// lost reports whether the last call of a node was with another directory than the first.
-func (m *met) lost(node uint64) bool {
+// newest returns the directory with which a member has called last; 0: it has told none.
+func (m *met) newest(node uint64) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.other[node]
+	return m.last[node]
 }
 
 // first returns the directory with which a node has called first, which is store if this is the first
@@ -107,10 +104,6 @@ func (n Node) checkStore(id, store uint64) error {
 	if n.Store == 0 || store == 0 || n.Store == store {
 		return nil
 	}
-	return errAnotherDirectory(id)
-}
-
-func errAnotherDirectory(id uint64) error {
 	return fmt.Errorf("node %d has another data directory than the one with which it has taken part: a node that has lost its data, or is a copy, must not take part under its old id; "+
 		"use that directory again, or replace the node: kvd cluster join --replace %d, with an empty directory", id, id)
 }
@@ -403,12 +396,11 @@ func (l *Log) Promote(ctx context.Context) (promoted uint64, err error) {
 	}
 	err = l.reconfigure(ctx, func(c *Configuration) (string, []replica.Change, error) {
 		learner := c.Nodes[due]
-		err := learner.checkStore(due, l.met.first(due, 0)) // it has acknowledged entries with that
-		if err == nil && l.met.lost(due) {                  // and has come back with another one since
-			err = errAnotherDirectory(due)
-		}
-		if err != nil {
-			return "", nil, fmt.Errorf("%w: %w", kv.ErrInvalidArgument, err)
+		// It has acknowledged entries with the first, and may have come back with another one since.
+		for _, store := range []uint64{l.met.first(due, 0), l.met.newest(due)} {
+			if err := learner.checkStore(due, store); err != nil {
+				return "", nil, fmt.Errorf("%w: %w", kv.ErrInvalidArgument, err)
+			}
 		}
 		changes := []replica.Change{{Kind: replica.Promote, Node: due}}
 		old := learner.Replaces
