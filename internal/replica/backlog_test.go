@@ -29,6 +29,20 @@ func lagging(t *testing.T, records int) (group []*member, leader, slow, away *me
 	return group, leader, slow, away
 }
 
+// fill lets the state machine of a member have no room until giveRoom is called.
+func (m *member) fill() (giveRoom func()) {
+	room := make(chan struct{})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.room = room
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.room, m.slow = nil, 0
+		close(room)
+	}
+}
+
 // A follower that applies for longer than an election timeout answers heartbeats meanwhile: the
 // leader, which needs it, stays.
 func TestAFollowerAnswersWhileItApplies(t *testing.T) {
@@ -71,10 +85,7 @@ func TestAFollowerVotesWhileItApplies(t *testing.T) {
 func TestANodeWithoutRoomVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group, leader, full, away := lagging(t, 1000)
-		room := make(chan struct{})
-		full.mu.Lock()
-		full.room = room
-		full.mu.Unlock()
+		giveRoom := full.fill()
 		for range 100 { // the leader goes on
 			_, err := leader.loop.Propose(leader.tenureNow(), []byte("record"))
 			require.NoError(t, err)
@@ -102,10 +113,7 @@ func TestANodeWithoutRoomVotes(t *testing.T) {
 		away.listens(true)
 		leader.listens(true)
 
-		full.mu.Lock()
-		full.room, full.slow = nil, 0
-		full.mu.Unlock()
-		close(room)
+		giveRoom()
 		synctest.Wait()
 		require.Len(t, full.applied(), 1100)
 		require.NoError(t, full.loop.Read(t.Context()))
@@ -118,10 +126,7 @@ func TestANodeWithoutRoomVotes(t *testing.T) {
 func TestAnOrderToLeadIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group, leader, full, away := lagging(t, 1000)
-		room := make(chan struct{})
-		full.mu.Lock()
-		full.room = room
-		full.mu.Unlock()
+		giveRoom := full.fill()
 		away.listens(true)
 		time.Sleep(10 * TickInterval)
 		require.Less(t, len(full.applied()), 1000)
@@ -130,10 +135,7 @@ func TestAnOrderToLeadIsForgotten(t *testing.T) {
 		before := leader.tenureNow()
 		require.NotZero(t, before)
 
-		full.mu.Lock()
-		full.room, full.slow = nil, 0
-		full.mu.Unlock()
-		close(room)
+		giveRoom()
 		time.Sleep(100 * TickInterval)
 		require.Len(t, full.applied(), 1000)
 		require.Equal(t, before, leader.tenureNow())
