@@ -1,11 +1,14 @@
 package torture
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -456,7 +459,37 @@ func (l *load) check(ctx context.Context, db *kvd.Client) *history.Report {
 		assert.LessOrEqual(l.t, n, c.acknowledged.Load()+c.unknown.Load(), "counter %d was incremented twice for one call", i)
 	}
 	l.checkRegisters(ctx, db, registers)
+	l.save(logs)
 	return history.Check(sharedKeys+int(l.marks.Load())+1, logs...)
+}
+
+// historyFile has what all users of a run did. KVD_HISTORY judges such a file again.
+const historyFile = "history.json"
+
+// save writes what the users saw to the directory of the test's artifacts.
+func (l *load) save(logs []*history.Log) {
+	file, err := os.Create(filepath.Join(l.t.ArtifactDir(), historyFile))
+	require.NoError(l.t, err)
+	to := bufio.NewWriter(file)
+	require.NoError(l.t, history.Save(to, logs...))
+	require.NoError(l.t, to.Flush())
+	require.NoError(l.t, file.Close())
+}
+
+// A history that a run has left is judged again, by a checker that may be newer.
+func TestASavedHistory(t *testing.T) {
+	name := os.Getenv("KVD_HISTORY")
+	if name == "" {
+		t.Skip("KVD_HISTORY names no file of a run")
+	}
+	file, err := os.Open(name)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	log, err := history.Load(bufio.NewReader(file))
+	require.NoError(t, err)
+	report := history.Check(log.Keys(), log)
+	t.Log(report)
+	require.Zero(t, report.Count)
 }
 
 // final reads everything once more: every write that was acknowledged is there. The marks tell

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/testwait"
@@ -57,8 +59,25 @@ func makeNodes(t *testing.T, size int, flags ...string) *nodes {
 			"--cluster", "00000000000c1057", "--partitions", "2", "--members", strings.Join(members, ",")).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
+	t.Cleanup(c.keep)
 	t.Cleanup(c.clear)
 	return c
+}
+
+// keep copies what a failed test has left to the directory of its artifacts: the data of the nodes,
+// and their logs.
+func (c *nodes) keep() {
+	if !c.t.Failed() {
+		return
+	}
+	logs := c.ended
+	for _, n := range c.all {
+		if n.server != nil {
+			logs = append(logs, n.server.log.String())
+		}
+		assert.NoError(c.t, os.CopyFS(filepath.Join(c.t.ArtifactDir(), fmt.Sprintf("node%d", n.id)), os.DirFS(n.dir)))
+	}
+	assert.NoError(c.t, os.WriteFile(filepath.Join(c.t.ArtifactDir(), "log"), []byte(strings.Join(logs, "\n")), 0o600))
 }
 
 // clear kills what a failed test has left running.

@@ -25,6 +25,24 @@ func (l *Log) Add(o Op) {
 // Ops returns the recorded Ops, borrowed until the next Add.
 func (l *Log) Ops() []Op { return l.ops }
 
+// Keys returns the number of keys that a Check of the Log needs.
+func (l *Log) Keys() int {
+	last := Key(0)
+	for i := range l.ops {
+		o := &l.ops[i]
+		for r := range o.seen() {
+			last = max(last, r.Key)
+		}
+		for j := range o.Scans {
+			last = max(last, o.Scans[j].To)
+		}
+		for j := range o.Writes {
+			last = max(last, o.Writes[j].end())
+		}
+	}
+	return int(last) + 1
+}
+
 // block stores copies of slices next to each other.
 type block[T any] struct{ free []T }
 
