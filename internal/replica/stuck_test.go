@@ -40,6 +40,7 @@ func TestALeaderWhoseEntriesAreLostGivesUp(t *testing.T) {
 		require.NotNil(t, next, "another node leads")
 		_, err = next.loop.Propose(next.tenureNow(), []byte("next"))
 		require.NoError(t, err)
+		time.Sleep(time.Second) // a read waits for what is committed when it begins
 		require.NoError(t, leader.loop.Read(t.Context()))
 		require.Equal(t, []string{"next"}, leader.applied())
 		stop(t, group)
