@@ -64,8 +64,15 @@ type checker struct {
 	views   []*Op // Gets and Snapshots
 	unknown []*Op
 	cells   []cell
-	// maybe has by key the Ops of unknown outcome that put it, and of which no value was read.
-	maybe map[Key][]*Op
+	// maybe has by key the writes of unknown outcome that put it, and of which no value was read.
+	maybe map[Key][]*unseen
+}
+
+// unseen is a put of one key by an Op of unknown outcome.
+type unseen struct {
+	by    *Op
+	taken bool // a read is explained by it: it has a place
+	after *Op  // the known write of the key right before its place; nil: none
 }
 
 // violated counts a violation. It calls what only if the report has room for the text.
@@ -116,7 +123,7 @@ func (c *checker) gather(logs []*Log) {
 // read. A read of such a value also gives its version.
 func (c *checker) resolve() {
 	by := make(map[Value]*Op)
-	c.maybe = make(map[Key][]*Op)
+	c.maybe = make(map[Key][]*unseen)
 	for _, o := range c.unknown {
 		for _, w := range o.Writes {
 			if w.Value != Absent {
@@ -138,7 +145,7 @@ func (c *checker) resolve() {
 			c.report.Unseen++
 			for _, w := range o.Writes {
 				if w.Value != Absent {
-					c.maybe[w.Key] = append(c.maybe[w.Key], o)
+					c.maybe[w.Key] = append(c.maybe[w.Key], &unseen{by: o})
 				}
 			}
 			continue

@@ -116,6 +116,15 @@ func TestRightHistoriesPass(t *testing.T) {
 			commit(0, 10, 0, put(1, 11)).ended(Unknown),
 			commit(11, 20, 5, put(2, 12)).after(0, Read{1, Unseen, 0}),
 		},
+		"two writes of unknown outcome, each between two deletes": {
+			commit(0, 10, 0, put(1, 11)).ended(Unknown),
+			commit(0, 10, 5, put(1, Absent)),
+			commit(11, 20, 6, put(2, 12)).after(0, Read{1, Unseen, 0}),
+			commit(21, 30, 7, put(2, 13)).after(0, Read{1, Unseen, 0}),
+			commit(31, 40, 0, put(1, 14)).ended(Unknown),
+			commit(31, 40, 8, put(1, Absent)),
+			commit(41, 50, 9, put(2, 15)).after(0, Read{1, Unseen, 0}),
+		},
 		"a refused write that nobody saw": {
 			commit(0, 10, 5, put(1, 11)),
 			commit(11, 20, 0, put(1, 12)).ended(Refused),
@@ -281,6 +290,12 @@ func TestWrongHistoriesAreFoundOut(t *testing.T) {
 		"a condition that a key is present, before a write of unknown outcome was called": {"R3", []Op{
 			commit(0, 10, 5, put(2, 12)).after(0, Read{1, Unseen, 0}),
 			commit(11, 20, 0, put(1, 11)).ended(Unknown),
+		}},
+		"a condition that a key is present, after a delete, as a write of unknown outcome had put it before": {"R3", []Op{
+			commit(0, 10, 0, put(1, 11)).ended(Unknown),
+			commit(11, 20, 5, put(2, 12)).after(0, Read{1, Unseen, 0}),
+			commit(21, 30, 6, put(1, Absent)),
+			commit(31, 40, 7, put(2, 13)).after(0, Read{1, Unseen, 0}),
 		}},
 		"an old version took part in a condition": {"R3", []Op{
 			commit(0, 10, 5, put(1, 11)),

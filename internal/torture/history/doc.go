@@ -26,10 +26,10 @@
 //
 // A write whose outcome its client never learned was applied if a client read one of
 // its values, since no two writes put the same value. Otherwise it counts as not
-// applied, but for a condition that its key is present, which shows no value: any such write that
-// was called before may have put the key. A client should therefore not stop before it knows: Client sends a write
-// with a request id again until the store reports its outcome, and R2 finds a write
-// that was applied twice.
+// applied, but for a condition that its key is present, which shows no value: one such write that
+// was called before may have put the key, between two known writes of it and nowhere else. A
+// client should therefore not stop before it knows: Client sends a write with a request id again
+// until the store reports its outcome, and R2 finds a write that was applied twice.
 //
 // The package also contains such a Client, which sends random operations to a Store and
 // records the answers. It is for tests alone.

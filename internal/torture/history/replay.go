@@ -111,9 +111,28 @@ func (c *cell) shows(r Read) bool {
 }
 
 // mayShow reports whether a read that tells only that its key is present may have seen a write of
-// unknown outcome. No client has read its value, so its place among the others is not known.
+// unknown outcome. No client has read its value, so its place is not known; but it has only one,
+// between two known writes of the key. It is given the place of the first read that needs it.
+// Of several such writes the one that was called last is taken: the others may explain later reads.
 func (c *checker) mayShow(r Read, o *Op) bool {
-	return r.Value == Unseen && r.Version == 0 && slices.ContainsFunc(c.maybe[r.Key], func(w *Op) bool { return w.Call < o.Return })
+	if r.Value != Unseen || r.Version != 0 {
+		return false
+	}
+	last := c.cells[r.Key].by
+	var found *unseen
+	for _, u := range c.maybe[r.Key] {
+		switch {
+		case u.by.Call >= o.Return:
+		case u.taken && u.after == last:
+			return true
+		case !u.taken && (found == nil || u.by.Call > found.by.Call):
+			found = u
+		}
+	}
+	if found != nil {
+		found.taken, found.after = true, last
+	}
+	return found != nil
 }
 
 // wrong reports an incorrect read.
