@@ -62,11 +62,24 @@ func DecodePosition(b []byte) (Position, error) {
 // flushed all numbers up to one saves a place that is not above it. That the place may be lower
 // than what is flushed costs a longer replay, in which what is in tables is skipped by number,
 // and whose request ids are remembered: see nameSpan.
+//
+// The distance between two neighbours grows with their age, in bytes of records: either no place
+// was noted between them, or it is at most 1/sampleSpan of what was applied after the newer one. So
+// for each place that was noted since the oldest sample, one is known that is older by at most
+// 1/sampleSpan of what was applied after it: for the newest place that is the place itself, for one
+// that 64 MiB came after at most 4 MiB. This holds whatever the sizes of records are, and however
+// much of the log is kept. A fixed distance in entries would not do: it is short for small records,
+// and for large ones longer than a memtable or the log may be.
+//
+// thin leaves at most 1,450 samples. Of three successive ones the oldest has at least
+// 1+1/sampleSpan times as much after it as the newest; with int64 bytes that holds for at most
+// 2*log(2^63)/log(1+1/16) = 1,441 samples. The two ends and the change of the configuration are
+// the rest. So thin is called once in some 600 notes, and its cost per note is constant.
 type positions struct {
 	mu      sync.Mutex
 	now     logPlace
 	samples []logPlace // ascending
-	stride  uint64     // entries between two samples
+	changed uint64     // index of the newest change of the configuration
 	floor   uint64     // index below which no copy of the store and no partition may stand
 }
 
@@ -77,32 +90,46 @@ type logPlace struct {
 	when  time.Time
 }
 
-// maxSamples bounds the samples; with more, every second is dropped. Guessed: a restart replays
-// some thousandth of what is unflushed too much.
-const maxSamples = 2048
+const (
+	// maxSamples bounds the samples: with more, thin drops some. It is far enough above what thin
+	// leaves.
+	maxSamples = 2048
+	// sampleSpan is the least age of two neighbours as a multiple of their distance. Guessed: a
+	// restart replays up to 6 % more than needed, and that much more of the log is kept.
+	sampleSpan = 16
+)
 
-func newPositions() *positions { return &positions{stride: 1} }
+func newPositions() *positions { return &positions{} }
 
-// note notes that the store is at a place. It keeps the place, if keep is set.
-func (s *positions) note(p Position, bytes int, keep bool) {
+// note notes that the store is at a place, and how many bytes of records came since the place
+// before. changed says that the configuration is not that of the place before.
+func (s *positions) note(p Position, bytes int, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now.Position, s.now.bytes = p, s.now.bytes+int64(bytes)
-	if n := len(s.samples); !keep && n > 0 && p.Index < s.samples[n-1].Index+s.stride {
-		return
+	s.now = logPlace{Position: p, bytes: s.now.bytes + int64(bytes), when: time.Now()}
+	if changed {
+		s.changed = p.Index
 	}
-	s.now.when = time.Now()
-	s.samples = append(s.samples, s.now)
-	if len(s.samples) > maxSamples {
-		kept := s.samples[:0]
-		for i := range s.samples {
-			if i%2 == 0 {
-				kept = append(kept, s.samples[i])
-			}
+	if s.samples = append(s.samples, s.now); len(s.samples) > maxSamples {
+		s.thin()
+	}
+}
+
+// thin drops the samples whose neighbours are near enough to each other: see positions. The newest
+// change of the configuration stays: without it, a copy of the store up to a number shortly after it
+// would have the configuration before, and lack a node (see from). The samples that stay move to
+// the end of the slice, newest first, before the others are deleted. The caller holds s.mu.
+func (s *positions) thin() {
+	first := len(s.samples) - 1
+	for i := first - 1; i >= 0; i-- {
+		newer := s.samples[first].bytes
+		if i > 0 && s.samples[i].Index != s.changed && newer-s.samples[i-1].bytes <= (s.now.bytes-newer)/sampleSpan {
+			continue
 		}
-		clear(s.samples[len(kept):])
-		s.samples, s.stride = kept, 2*s.stride
+		first--
+		s.samples[first] = s.samples[i]
 	}
+	s.samples = slices.Delete(s.samples, 0, first)
 }
 
 // at returns the newest known place that is not above a number, and that is old: it was passed

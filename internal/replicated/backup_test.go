@@ -127,3 +127,31 @@ func TestABackupOfAMemberIsOneVersion(t *testing.T) {
 		writer.Wait()
 	})
 }
+
+// writeSmallRecords writes many while no time passes, so that none of the log is given up.
+func (n *node) writeSmallRecords() {
+	for i := range 70_000 {
+		n.put(fmt.Sprint("key ", i%100), "small")
+	}
+	time.Sleep(3 * time.Second)
+}
+
+const largeBytes = 48 << 10
+
+// A member that has applied many small records and then large ones can be backed up.
+func TestABackupOfAMemberAfterRecordsHaveGrown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 1, nil)
+		defer c.stop()
+		n := c.leader()
+		n.writeSmallRecords()
+		for i := range 40 {
+			want := fmt.Sprint(i, strings.Repeat("v", largeBytes))
+			version := n.put(keyOf(i%3), want)
+			single, m := n.restored()
+			require.Equal(t, want, (&node{c: c, id: 9, store: single}).get(keyOf(i%3)))
+			require.GreaterOrEqual(t, m.Version, version)
+			require.NoError(t, single.Close())
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
@@ -133,6 +134,35 @@ func TestTheLogIsGivenUp(t *testing.T) {
 			n.start()
 		}
 		require.Equal(t, state, c.agree())
+	})
+}
+
+// A member that has applied many small records and then large ones gives up its log as well, and
+// flushes no memtable in vain.
+func TestTheLogIsGivenUpAfterRecordsHaveGrown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 1, nil)
+		defer c.stop()
+		n := c.leader()
+		n.writeSmallRecords()
+		for i := range 32 {
+			n.put(keyOf(i%3), strings.Repeat("v", largeBytes))
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		flushes := func() (sum uint64) {
+			for _, p := range n.store.Stats().Partitions {
+				sum += uint64(p.Flushes)
+			}
+			return sum
+		}
+		before := flushes()
+		for i := range 10 {
+			n.put(keyOf(i%3), "small")
+			time.Sleep(time.Second)
+		}
+		assert.LessOrEqual(t, flushes()-before, uint64(3), "flushes for ten small writes")
+		assert.Less(t, logBytes(t, n.fs), int64(900<<10))
 	})
 }
 
