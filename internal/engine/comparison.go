@@ -52,14 +52,41 @@ func (m *member) askToCompare(now time.Time) {
 	}
 }
 
+// awaitCurrent waits until everything that was committed before the start, anywhere, has been applied
+// here: see compare. It asks again while too many reads wait.
+func (m *member) awaitCurrent() {
+	for {
+		switch err := m.log.Read(m.life); {
+		case err == nil:
+			m.current.Store(true)
+			return
+		case !errors.Is(err, kv.ErrOverloaded):
+			return // m.life or the log has ended
+		}
+		select {
+		case <-time.After(patience):
+		case <-m.life.Done():
+			return
+		}
+	}
+}
+
 // compare begins to compute a digest of the state at an entry, in the background. The caller
-// holds m.mu. It leaves the entry out if it is busy with an earlier one, and after a restart if
-// tables have later records already: then no version can be read that is exactly that old.
+// holds m.mu. It leaves the entry out if it is busy with an earlier one, and until the member is
+// current, as the tables may then be too new to be read at the entry:
+//
+//   - They have later records: no version can be read that is exactly that old.
+//   - They lack keys that expired after the entry. A compaction drops those by the time of the newest
+//     entry that was applied, and leaves no number in the tables. It was done by this node before a
+//     restart, or by the one whose checkpoint this node has installed.
+//
+// All that the tables know was committed before the start, so for an entry that is applied after the
+// member became current neither is so.
 func (m *member) compare(r *entry) {
 	m.compared = time.Now()
 	switch {
 	case r.base <= m.tables: // it counts as visible
-	case m.e.opts.CompareInterval <= 0 || !m.digesting.CompareAndSwap(false, true):
+	case m.e.opts.CompareInterval <= 0 || !m.current.Load() || !m.digesting.CompareAndSwap(false, true):
 		m.e.sequencer.Applied(r.base, 1)
 	default:
 		p := m.e.sequencer.AppliedPin(r.base, m.state.Time)

@@ -44,8 +44,9 @@ type member struct {
 
 	numbered numberedTime // of the tenure
 
+	current   atomic.Bool    // everything that was committed before the start has been applied: see compare
 	digesting atomic.Bool    // a digest of the state is being computed
-	digests   sync.WaitGroup // computes it
+	digests   sync.WaitGroup // computes it, or waits for current
 
 	mu       sync.Mutex
 	state    Position
@@ -83,7 +84,16 @@ func (m *member) start() error {
 	}
 	m.next = m.newCoordinators()
 	m.sealer.Go(m.seal)
-	return m.log.Start(m.from, m.newest, m)
+	if err := m.log.Start(m.from, m.newest, m); err != nil {
+		return err
+	}
+	if m.e.opts.CompareInterval > 0 {
+		m.digests.Go(func() {
+			defer m.e.events.Guard()
+			m.awaitCurrent()
+		})
+	}
+	return nil
 }
 
 // close ends the log and with it the tenure, if there is one. Nothing is inserted afterwards.

@@ -60,6 +60,46 @@ func TestStatesAreCompared(t *testing.T) {
 	})
 }
 
+// A compaction drops keys that have expired since the nodes were compared, and leaves no later number in
+// the tables. A node that restarts then applies the entry of that comparison again, and takes no part in
+// it: its digest would be another one. It takes part in the next one.
+func TestANodeDoesNotCompareAgainWhatExpiredBeforeItsRestart(t *testing.T) {
+	const interval = 25 * time.Second
+	for name, down := range map[string]func(*node){"in order": (*node).stop, "after a power cut": (*node).crash} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startCluster(t, 3, func(o *engine.Options) { o.CompareInterval = interval })
+				defer c.stop()
+				leader, again := c.leader(), c.follower()
+				expires := leader.store.Now() + uint64((interval + 3*time.Second).Milliseconds())
+				_, err := leader.store.Apply(t.Context(), expiring("short", expires), kv.WriteOptions{})
+				require.NoError(t, err)
+				time.Sleep(interval + time.Second)
+				for _, n := range c.nodes {
+					requireSame(t, n, 1)
+				}
+				compared := leader.log.Comparisons().Last.Version
+				require.Equal(t, "value", again.get("short"))
+
+				time.Sleep(5 * time.Second)
+				require.Empty(t, again.get("short"))
+				require.NoError(t, again.store.Flush(t.Context()))
+				require.NoError(t, again.store.CompactAll(t.Context()))
+				down(again)
+				again.start()
+				time.Sleep(askEvery + 5*time.Second) // it asks the others for their digests again
+				require.NoError(t, again.store.Err())
+				require.Equal(t, compared, leader.log.Comparisons().Last.Version)
+				time.Sleep(interval)
+				for _, n := range c.nodes {
+					requireSame(t, n, 1)
+					require.Greater(t, n.log.Comparisons().Last.Version, compared)
+				}
+			})
+		})
+	}
+}
+
 // requireSame fails unless a node has seen so many comparisons in which all nodes were the same.
 func requireSame(t *testing.T, n *node, times uint64) {
 	t.Helper()
@@ -157,7 +197,9 @@ func TestOfTwoStatesNoneIsRight(t *testing.T) {
 		}
 		leader.put("both", "go on")
 		third.start()
-		time.Sleep(3 * time.Second) // it comes to the entry that the others have compared at
+		time.Sleep(3 * time.Second)
+		require.NoError(t, victim.store.Err(), "the third node takes part in comparisons that begin after its start")
+		time.Sleep(compareInterval)
 		require.ErrorIs(t, victim.store.Err(), engine.ErrDiffers)
 		require.Equal(t, []uint64{victim.id}, leader.log.Comparisons().Last.Differ)
 		require.ErrorIs(t, victim.store.Close(), engine.ErrDiffers)

@@ -108,8 +108,9 @@
 //   - While two voters differ and no majority agrees, as of two nodes, it is not known which
 //     is right. All report it and go on: to stop all would not help.
 //
-// A node whose digest comes too late, or that cannot compute one because its tables have later
-// records after a restart, takes part in the next comparison. Request ids are not compared. The
+// A node whose digest comes too late takes part in the next comparison. So does one that applies the
+// entry before it has, since its start, caught up with what was committed by then: its tables may have
+// later records, or lack keys that have expired since. Request ids are not compared. The
 // digests do not go through the log, since only the leader could write them there.
 //
 // # Disks
