@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -20,7 +22,8 @@ func (a *app) exportCommand() *cobra.Command {
 		Use:   "export [FILE]",
 		Short: "Write keys and values as JSON lines",
 		Long: "Write keys and values as JSON lines that kvd import reads, to standard output or\n" +
-			"to a new file. All are read at one version, and are in the order of the keys.\n\n" +
+			"to a new file, which gets its name once it is complete. All are read at one version,\n" +
+			"and are in the order of the keys.\n\n" +
 			`  {"key":"user/1","value":"Ada"}` + "\n" +
 			`  {"key_base64":"AP8=","value_base64":"/w=="}` + "\n" +
 			`  {"key":"session/7","value":"Ada","ttl_ms":59000}` + "\n\n" +
@@ -63,24 +66,48 @@ func (a *app) exportCommand() *cobra.Command {
 	return cmd
 }
 
-// toFile calls write with the file that the only argument names, which must not exist yet,
-// or with standard output. It removes a file that was not completed.
-func (a *app) toFile(args []string, write func(io.Writer) error) (err error) {
+// toFile calls write with standard output, or with the file that the only argument names, which must
+// not exist yet. The file gets its name once it is complete: until then it has another one beside it,
+// which stays if the process is killed. A file that was not completed is removed.
+func (a *app) toFile(args []string, write func(io.Writer) error) error {
 	if len(args) == 0 || args[0] == "-" {
 		out := bufio.NewWriterSize(a.out, 1<<16)
 		return errors.Join(write(out), out.Flush())
 	}
-	f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return usagef("%s exists already; remove it first, or choose another name", args[0])
+	name := args[0]
+	if err := checkUntaken(name); err != nil {
+		return err
 	}
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.kvd-tmp")
 	if err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(f, 1<<16)
 	err = errors.Join(write(out), out.Flush(), f.Sync(), f.Close())
-	if err != nil {
-		return errors.Join(err, os.Remove(args[0]))
+	if err == nil {
+		err = checkUntaken(name) // it may have been taken meanwhile
 	}
-	return nil
+	if err == nil {
+		err = vfs.Rotate(vfs.OS, f.Name(), name)
+	}
+	if err == nil {
+		return nil
+	}
+	left := os.Remove(f.Name())
+	if errors.Is(left, os.ErrNotExist) { // it has its name, and only that was not synced
+		left = nil
+	}
+	return errors.Join(err, left)
+}
+
+// checkUntaken returns an error if a file, or anything else, has the name.
+func checkUntaken(name string) error {
+	_, err := os.Lstat(name)
+	switch {
+	case err == nil:
+		return usagef("%s exists already; remove it first, or choose another name", name)
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	}
+	return err
 }
