@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -435,6 +436,63 @@ func TestDropDirty(t *testing.T) {
 	write(t, f, "JJ", 0)
 	require.NoError(t, f.Sync())
 	assert.True(t, m.SyncedBytes("a", 0, 5), "written again, it is there")
+}
+
+// A failed sync of a directory may drop its changes: the next one claims success, and covers only what
+// came after.
+func TestDropDirtyEntries(t *testing.T) {
+	m := NewMem()
+	require.NoError(t, m.MkdirAll("d"))
+	require.NoError(t, m.MkdirAll("e"))
+	createSynced(t, m, "e", "moved", "old")
+	createSynced(t, m, "d", "a", "one")
+	require.NoError(t, m.SyncDir("/"))
+	require.NoError(t, m.SyncDir("d"))
+	require.NoError(t, m.SyncDir("e"))
+
+	f, err := m.Create("d/new")
+	require.NoError(t, err)
+	write(t, f, "two", 0)
+	require.NoError(t, f.Sync())
+	require.NoError(t, m.Rename("d/a", "d/b"))
+	require.NoError(t, m.Rename("e/moved", "d/moved"))
+	require.NoError(t, m.DropDirtyEntries("d"))
+	for _, policy := range CrashPolicies {
+		lists := outcomes(m, policy, func(image *Mem) string { return fmt.Sprint(files(t, image, "/")) })
+		assert.Equal(t, set("[/d/ /d/a /e/ /e/moved]"), lists, "%v", policy)
+	}
+	requireList(t, m, "d", "b", "moved", "new")
+	requireList(t, m, "e")
+	assert.False(t, m.SyncedBytes("d/new", 0, 3))
+	assert.False(t, m.SyncedBytes("d/b", 0, 3))
+
+	killed := m.KillImage()
+	for _, fsys := range []*Mem{m, killed} {
+		createSynced(t, fsys, "d", "later", "three")
+		require.NoError(t, fsys.SyncDir("d"), "the second fsync claims success")
+		requireList(t, fsys.CrashImage(DropAll, nil), "d", "a", "later")
+		requireList(t, fsys, "d", "b", "later", "moved", "new")
+		assert.True(t, fsys.SyncedBytes("d/later", 0, 5))
+		assert.False(t, fsys.SyncedBytes("d/new", 0, 3))
+
+		require.NoError(t, fsys.Rename("d/b", "d/c"))
+		require.NoError(t, fsys.SyncDir("d"))
+		after := fsys.CrashImage(DropAll, nil)
+		assert.Equal(t, "one", read(t, after, "d/c"), "renamed again, it has its name")
+	}
+	require.ErrorIs(t, m.DropDirtyEntries("nothing"), fs.ErrNotExist)
+}
+
+// A name that the disk gives to another file than lookups do is not synced, whatever its bytes.
+func TestBytesOfADroppedNameAreNotSynced(t *testing.T) {
+	m := NewMem()
+	createSynced(t, m, "/", "a", "same")
+	require.NoError(t, m.SyncDir("/"))
+	require.True(t, m.SyncedBytes("a", 0, 4))
+	createSynced(t, m, "/", "b", "same")
+	require.NoError(t, m.Rename("b", "a"))
+	require.NoError(t, m.DropDirtyEntries("/"))
+	require.False(t, m.SyncedBytes("a", 0, 4))
 }
 
 func TestKillImage(t *testing.T) {

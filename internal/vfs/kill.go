@@ -42,7 +42,7 @@ func (c *copier) dir(d *dirNode) *dirNode {
 	if d == nil || c.dirs[d] != nil {
 		return c.dirs[d]
 	}
-	result := &dirNode{}
+	result := &dirNode{lossy: d.lossy}
 	c.dirs[d] = result
 	result.current = c.entries(d.current)
 	result.synced = c.entries(d.synced)

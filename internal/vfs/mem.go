@@ -229,6 +229,47 @@ func (m *Mem) SyncDir(dir string) error {
 	if err != nil {
 		return err
 	}
+	dirs := m.syncedTogetherLocked(d)
+	for _, op := range m.mu.pending {
+		for _, e := range op.edits {
+			if e.dir.lossy && op.touches(dirs) {
+				e.dir.synced = e.dir.synced.with(e.entry)
+			}
+		}
+	}
+	m.forgetPendingLocked(dirs)
+	for _, d := range dirs {
+		if !d.lossy {
+			d.synced = d.current
+		}
+	}
+	return nil
+}
+
+// DropDirtyEntries does to the disk what a failed fsync of a directory may do: the changes of entries
+// that SyncDir would have made durable will never reach it, yet lookups go on to show them, and
+// a later SyncDir covers only what is changed from here on. Package faultfs uses it.
+func (m *Mem) DropDirtyEntries(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, err := m.dirLocked("syncdir", dir)
+	if err != nil {
+		return err
+	}
+	dirs := m.syncedTogetherLocked(d)
+	for _, op := range m.mu.pending {
+		for _, e := range op.edits {
+			if op.touches(dirs) {
+				e.dir.lossy = true
+			}
+		}
+	}
+	m.forgetPendingLocked(dirs)
+	return nil
+}
+
+// syncedTogetherLocked returns the directories that a sync of d syncs.
+func (m *Mem) syncedTogetherLocked(d *dirNode) []*dirNode {
 	dirs := []*dirNode{d}
 	for i := len(m.mu.pending) - 1; i >= 0; i-- {
 		op := &m.mu.pending[i]
@@ -242,11 +283,12 @@ func (m *Mem) SyncDir(dir string) error {
 			}
 		}
 	}
+	return dirs
+}
+
+// forgetPendingLocked drops the unsynced changes of directories from the list.
+func (m *Mem) forgetPendingLocked(dirs []*dirNode) {
 	m.mu.pending = slices.DeleteFunc(m.mu.pending, func(op dirOp) bool { return op.touches(dirs) })
-	for _, d := range dirs {
-		d.synced = d.current
-	}
-	return nil
 }
 
 func (m *Mem) List(dir string) ([]string, error) {

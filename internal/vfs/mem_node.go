@@ -83,6 +83,9 @@ func (op *dataOp) touches(off, n int64) bool {
 type dirNode struct {
 	current entries // what lookups see
 	synced  entries // what the disk surely holds
+	// lossy: a failed sync dropped changes, so that current is no longer synced plus
+	// the unsynced changes, and never will be.
+	lossy bool
 }
 
 // entry is a name in a directory with what it names: a file, a directory, or,

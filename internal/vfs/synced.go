@@ -32,7 +32,11 @@ func (m *Mem) syncedFileLocked(name string) *fileNode {
 		if at.dir == nil || m.unsyncedLocked(at.dir, part) {
 			return nil
 		}
-		at = at.dir.synced.get(part)
+		synced := at.dir.synced.get(part)
+		if synced.node() != at.dir.current.get(part).node() { // a failed sync has dropped a change
+			return nil
+		}
+		at = synced
 	}
 	return at.file
 }

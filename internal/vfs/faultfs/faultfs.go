@@ -1,6 +1,7 @@
 package faultfs
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync/atomic"
@@ -104,10 +105,21 @@ func (f *FS) MkdirAll(dir string) error {
 }
 
 func (f *FS) SyncDir(dir string) error {
-	if fault := f.begin(Op{Kind: SyncDir, Name: dir}); fault.Err != nil {
+	switch fault := f.begin(Op{Kind: SyncDir, Name: dir}); {
+	case fault.DropDirty:
+		return errors.Join(fault.Err, f.dropDirtyEntries(dir))
+	case fault.Err != nil:
 		return fault.Err
 	}
 	return f.inner.SyncDir(dir)
+}
+
+func (f *FS) dropDirtyEntries(dir string) error {
+	inner, ok := f.inner.(interface{ DropDirtyEntries(dir string) error })
+	if !ok {
+		panic("faultfs: DropDirty of a directory needs a vfs.Mem")
+	}
+	return inner.DropDirtyEntries(dir)
 }
 
 func (f *FS) List(dir string) ([]string, error) {

@@ -246,6 +246,21 @@ func TestFailedSyncDropsDirtyPages(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
+// A failed sync of a directory forgets likewise what it should have made durable.
+func TestFailedSyncDirDropsDirtyEntries(t *testing.T) {
+	for _, fault := range []error{syscall.EIO, nil} {
+		m := newMem(t)
+		fsys := Wrap(m, At(0, false, Fault{Err: fault, DropDirty: true}, OnKind(SyncDir)))
+		require.NoError(t, fsys.Rename("old", "new"))
+		require.ErrorIs(t, fsys.SyncDir("/"), fault)
+		require.Equal(t, "hello", content(t, m, "new"))
+		require.NoError(t, fsys.SyncDir("/"), "the next one succeeds")
+		require.Equal(t, "hello", content(t, m.CrashImage(vfs.KeepAll, nil), "old"), "and has made nothing durable")
+	}
+	fsys := Wrap(vfs.OS, At(0, false, Fault{DropDirty: true}))
+	require.Panics(t, func() { _ = fsys.SyncDir(t.TempDir()) })
+}
+
 func TestFailedSyncWithoutDropLeavesPagesDirty(t *testing.T) {
 	m := newMem(t)
 	fsys := Wrap(m, FailAt(0, syscall.EIO, false, OnKind(Sync)))

@@ -12,9 +12,10 @@ type Fault struct {
 	Err error
 	// Short is how many bytes a failing Write stores first.
 	Short int
-	// DropDirty makes a Sync lose what it should have made durable while reads
-	// go on to show it, as Linux does when a device fails. With a nil Err the
-	// Sync claims success: a lying disk. Only files of a vfs.Mem can.
+	// DropDirty makes a Sync or SyncDir lose what it should have made durable while
+	// reads and lookups go on to show it, as Linux does when a device fails; a later
+	// one makes only what came after it durable. With a nil Err it claims success: a
+	// lying disk. Only a vfs.Mem and its files can.
 	DropDirty bool
 	// FlipMask is combined by exclusive or with the byte at offset FlipOffset of
 	// the file, if a Read or a Write covers it. The memory of a Write stays as it is.
