@@ -136,6 +136,26 @@ func TestAPipelineWaitsInFramesWhileNoNodeLeads(t *testing.T) {
 	})
 }
 
+// A node that does not lead forwards an execution without writes, too, for both kinds of clients: only the
+// leader evaluates guards.
+func TestAnExecutionWithoutWritesIsForwarded(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		var to forwards
+		store := servicetest.New(kv.DefaultLimits)
+		store.OnApply = func(context.Context, *kv.WriteBatch) error { return &kv.NotLeaderError{Leader: 2} }
+		server := serve(t, store, service.Options{Forward: &to})
+		for _, target := range []string{"a:1", "a:1,b:1"} {
+			db, err := Open(target, append(opts, WithDialer(server.dialer), WithTimeout(testwait.Left()))...)
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, db.Close()) })
+			before := to.count.Load()
+			_, err = db.Execute(t.Context(), Execution{If: []Guard{{Key: []byte("k"), Condition: IfAbsent()}}})
+			require.NoError(t, err, target)
+			require.Equal(t, before+1, to.count.Load(), target)
+		}
+	})
+}
+
 // forgets is a service.Forwarder that pretends to perform each write, and loses the first answer to it.
 type forgets struct {
 	mu      sync.Mutex

@@ -32,6 +32,7 @@ func (c *Network) Cluster(ctx context.Context) (backend.Cluster, error) {
 // made the change, since a repeated one does no harm, and is in doubt like a write until it is answered.
 func (c *Network) change(ctx context.Context, call func(context.Context, *conn, ...grpc.CallOption) error) error {
 	tries := c.writeAttempts(ctx)
+	tries.forwards = false // any node asks the one that leads, and waits until one does
 	return c.call(ctx, &tries, call)
 }
 

@@ -94,7 +94,7 @@ func (c *Network) seekLeader(ctx context.Context, tried []*inFrame) {
 	}
 	asked, forwards := false, false
 	for _, o := range tried {
-		if o.fault == nil || o.fault.reason != kvdpb.ReasonNotLeader || !o.tries.mayRepeat() {
+		if o.fault == nil || o.fault.reason != kvdpb.ReasonNotLeader || !o.tries.mayForward() {
 			continue
 		}
 		everywhere := o.tries.direct == c.endpoints-1

@@ -130,8 +130,10 @@ type attempts struct {
 	// direct counts the attempts since the last wait that were made at once at another endpoint because
 	// another node leads, and directs all that were made at once.
 	direct, directs int
-	// asCall: an attempt was a gRPC call, or the next one has to be, as the server forwards those
-	// to the node that leads its cluster.
+	// forwards says that a server that does not lead its cluster forwards the call to the node that does,
+	// if it is a gRPC call.
+	forwards bool
+	// asCall: an attempt was a gRPC call, or the next one has to be, since the server forwards no frames.
 	asCall bool
 	// forward: the next attempt, or the last one, is a call that the server forwards, although there are
 	// several endpoints, as none of them leads.
@@ -185,7 +187,7 @@ func (a *attempts) within(ctx context.Context) (context.Context, context.CancelF
 // writeAttempts is attempts for a write, which gets a request id.
 func (c *Network) writeAttempts(ctx context.Context) attempts {
 	a := c.attempts(ctx)
-	a.write, a.requestID = true, c.requestIDs.next()
+	a.write, a.forwards, a.requestID = true, true, c.requestIDs.next()
 	return a
 }
 
@@ -302,7 +304,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 
 // anotherWay chooses the next attempt of a call that was refused because another node leads, and reports
 // whether there is one before the next wait: at each other endpoint and then, if the leader is none of
-// them, a write at the first one again, which has the leader perform it. The budget is not charged:
+// them, a call at the first one again, which has the leader perform it. The budget is not charged:
 // otherwise a client that does not know the address of the leader would soon have spent it.
 func (a *attempts) anotherWay() bool {
 	switch {
@@ -311,20 +313,20 @@ func (a *attempts) anotherWay() bool {
 	case a.direct < a.client.endpoints-1:
 		a.direct++
 		return true
-	case a.client.endpoints > 1 && a.write:
+	case a.client.endpoints > 1 && a.forwards:
 		a.forward, a.asCall = true, true
 		return true
 	}
 	return false
 }
 
-// mayRepeat reports whether a write may be attempted again.
-func (a *attempts) mayRepeat() bool { return a.write && (!a.doubt || a.requestID.given()) }
+// mayForward reports whether a call may be attempted again at a server that forwards it.
+func (a *attempts) mayForward() bool { return a.forwards && (!a.doubt || a.requestID.given()) }
 
-// mayAskToForward reports whether a write that was refused in a frame, because the only server that
+// mayAskToForward reports whether a call that was refused in a frame, because the only server that
 // the client knows does not lead its cluster, is attempted again as a gRPC call.
 func (a *attempts) mayAskToForward() bool {
-	return a.client.endpoints == 1 && !a.asCall && a.mayRepeat()
+	return a.client.endpoints == 1 && !a.asCall && a.mayForward()
 }
 
 // interrupted returns the error of a call whose context ended with err while it waited after f.
