@@ -63,8 +63,8 @@
 // A client of several addresses finds the node that leads, and sends it all calls. A client of one
 // address reads from that node, and sends it writes, which the node has the leader perform; such a
 // write travels by itself. So do the writes of a client of several addresses while the node that leads
-// has none of them, after each has refused them. If the node knows no leader, or has no connection to it,
-// a write returns [ErrReadOnly]. Reads see all that was acknowledged before, on every node, unless [Stale]
+// has none of them, after each has refused them. While there is no leader a write waits for one: some
+// five seconds, or until the deadline of the call, and then returns [ErrReadOnly]. Reads see all that was acknowledged before, on every node, unless [Stale]
 // allows them less. A client keeps to one incarnation of the cluster: if a majority of the nodes was lost
 // and the cluster recovered from what was left, its calls return [ErrRecovered].
 //

@@ -147,7 +147,7 @@ func TestACallFindsTheEndpointThatCanBeReached(t *testing.T) {
 }
 
 // Writes go to the node of a cluster that leads, wherever the client begins and whenever another
-// node begins to lead; a client of one node that does not lead is told so.
+// node begins to lead.
 func TestWritesFindTheLeader(t *testing.T) {
 	everyTransport(t, func(t *testing.T, opts ...Option) {
 		l := serveAt(t)
@@ -176,8 +176,15 @@ func TestWritesFindTheLeader(t *testing.T) {
 				require.NoError(t, write(t.Context()), "%s, node %d leads", name, id)
 			}
 		}
-		alone := l.open(t, "c:1", opts...)
-		err := alone.Put(t.Context(), []byte("k"), nil)
+	})
+}
+
+// A client of one node that does not lead, and forwards nothing, is told so after some seconds.
+func TestAClientOfANodeThatForwardsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := servicetest.New(kv.DefaultLimits)
+		store.OnWrite = func(context.Context, []*kv.Write) error { return &kv.NotLeaderError{Leader: 2} }
+		err := serve(t, store, service.Options{}).open(t).Put(t.Context(), []byte("k"), nil)
 		require.ErrorIs(t, err, ErrReadOnly)
 		require.ErrorContains(t, err, "write to node 2")
 	})

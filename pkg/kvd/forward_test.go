@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -133,6 +135,104 @@ func TestAPipelineWaitsInFramesWhileNoNodeLeads(t *testing.T) {
 		require.NoError(t, p.Do(t.Context()))
 		require.Equal(t, 100, store.Len())
 		require.EqualValues(t, 3, none.asked.Load())
+	})
+}
+
+// electing is a service.Forwarder of a node whose cluster elects a leader: at first the node believes in
+// one that does not answer, then it knows none, and then there is one, as of forwards.
+type electing struct {
+	forwards
+	asked atomic.Int64
+}
+
+// inElection is how many writes electing refuses.
+const inElection = 5
+
+func (f *electing) Forward(ctx context.Context, w *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
+	switch n := f.asked.Add(1); {
+	case n > inElection:
+		return f.forwards.Forward(ctx, w)
+	case n > inElection/2:
+		return nil, &kv.NotLeaderError{}
+	}
+	return nil, &kv.NotLeaderError{Leader: 2, Unreachable: true}
+}
+
+// serveFollower serves a node that does not lead.
+func serveFollower(t *testing.T, f service.Forwarder) *cluster {
+	store := servicetest.New(kv.DefaultLimits)
+	store.OnWrite = func(context.Context, []*kv.Write) error { return &kv.NotLeaderError{} }
+	store.OnApply = func(context.Context, *kv.WriteBatch) error { return &kv.NotLeaderError{} }
+	return serve(t, store, service.Options{Forward: f})
+}
+
+// forwardedOf is writesOf, with other calls that only a leader performs.
+func forwardedOf(db *Client) map[string]func(context.Context) error {
+	all := writesOf(db)
+	all["replace"] = func(ctx context.Context) error { return replace(ctx, db, []byte("k"), []byte("v")) }
+	all["execute without writes"] = func(ctx context.Context) error {
+		_, err := db.Execute(ctx, Execution{If: []Guard{{Key: []byte("k"), Condition: IfAbsent()}}})
+		return err
+	}
+	return all
+}
+
+// A write of a client that knows one node of a cluster waits for a leader, as that of a client of several
+// nodes does: the node is asked to forward it, after each wait again.
+func TestAWriteOfAClientOfOneNodeWaitsForALeader(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		for name := range forwardedOf(nil) {
+			synctest.Test(t, func(t *testing.T) {
+				var leader electing
+				db := serveFollower(t, &leader).open(t, opts...)
+				require.NoError(t, forwardedOf(db)[name](t.Context()), name)
+				require.EqualValues(t, 1, leader.count.Load(), name)
+				require.EqualValues(t, inElection+1, leader.asked.Load(), "%s: each attempt is forwarded, once", name)
+			})
+		}
+	})
+}
+
+// The wait ends with the attempts, some seconds later, or before the deadline of the call.
+func TestAClientOfOneNodeWaitsSomeSecondsForALeader(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		for name := range forwardedOf(nil) {
+			for _, limit := range []time.Duration{time.Hour, 2 * time.Second} {
+				synctest.Test(t, func(t *testing.T) {
+					db := serveFollower(t, new(noLeader)).open(t, opts...)
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					defer cancel()
+					begun := time.Now()
+					err := forwardedOf(db)[name](ctx)
+					require.ErrorIs(t, err, ErrReadOnly, name)
+					require.NotErrorIs(t, err, ErrUncertain, name)
+					require.Equal(t, "NOT_LEADER", requireError(t, err).Reason)
+					if limit == time.Hour {
+						require.InDelta(t, 5, time.Since(begun).Seconds(), 2.5, name)
+					} else {
+						require.InDelta(t, 2, time.Since(begun).Seconds(), 0.25, name)
+					}
+				})
+			}
+		}
+	})
+}
+
+// A pipeline of such a client waits in frames. In each round one write asks whether it is forwarded, and once
+// it is, the others are.
+func TestAPipelineOfAClientOfOneNodeWaitsForALeader(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		synctest.Test(t, func(t *testing.T) {
+			var leader electing
+			db := serveFollower(t, &leader).open(t, opts...)
+			p := db.Pipeline()
+			for i := range 100 {
+				p.Put(fmt.Append(nil, i), nil)
+			}
+			require.NoError(t, p.Do(t.Context()))
+			require.EqualValues(t, 100, leader.count.Load())
+			require.EqualValues(t, inElection+100, leader.asked.Load())
+		})
 	})
 }
 

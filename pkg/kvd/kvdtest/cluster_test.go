@@ -76,6 +76,30 @@ func TestAClientOfOneNodeOfACluster(t *testing.T) {
 	testwait.Until(t, func() bool { return db.Put(t.Context(), key, []byte("3")) == nil })
 }
 
+// What a client of one node writes while the cluster elects a leader is written once it has one.
+func TestAClientOfOneNodeWritesThroughElections(t *testing.T) {
+	c := kvdtest.NewCluster(t, 3)
+	leader := c.Leader()
+	one, other := c.Open((leader+1)%3), c.Open((leader+2)%3)
+	p := one.Pipeline()
+	for i := range 200 {
+		p.Put(fmt.Append(nil, i), nil)
+	}
+	c.Kill(leader)
+	done := make(chan error, 1)
+	go func() { done <- p.Do(t.Context()) }()
+	require.NoError(t, other.Put(t.Context(), []byte("k"), nil))
+	require.NoError(t, <-done)
+	c.Start(leader)
+	leader = c.Leader()
+	db := c.Open((leader + 1) % 3)
+	c.Kill(leader)
+	require.NoError(t, db.Update(t.Context(), func(tx *kvd.Txn) error {
+		_, err := tx.Get(t.Context(), []byte("k"))
+		return errors.Join(err, tx.Put(t.Context(), []byte("k"), []byte("x")))
+	}))
+}
+
 // A cluster without a majority acknowledges nothing, and goes on when it has one again.
 func TestAClusterWithoutAMajority(t *testing.T) {
 	c := kvdtest.NewCluster(t, 3)

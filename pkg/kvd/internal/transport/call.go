@@ -61,9 +61,9 @@ func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.
 			tries.succeeded()
 			return a, nil
 		}
-		if f.reason == kvdpb.ReasonNotLeader && tries.write && c.endpoints > 1 {
-			// In a frame a node does not say whether it knows which one leads. The next one is asked
-			// by a call, whose answer says so.
+		if f.reason == kvdpb.ReasonNotLeader && tries.write {
+			// In a frame a node does not say whether it knows which one leads, and forwards nothing.
+			// The next one, or the only one, is asked by a call.
 			f.elsewhere, tries.asCall = true, true
 		}
 		if err := tries.again(ctx, f); err != nil {
@@ -214,7 +214,7 @@ func (c *Network) tryUnary(ctx context.Context, tries *attempts, call func(conte
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
 	conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
-	tries.conn, tries.via, tries.asCall = conn, nil, true
+	tries.conn, tries.via, tries.asCall, tries.forward = conn, nil, true, tries.forward || c.endpoints == 1
 	ctx, silence := conn.listen(ctx)
 	defer silence.end()
 	conn.calls.Add(1)

@@ -24,7 +24,8 @@
 // then goes on to the next one, and says in its gRPC calls that it does. A client with one endpoint, or
 // whose endpoints all say that another node leads, attempts the write again as a gRPC call, which the
 // server has the leader perform. Of a pipeline one write is attempted so and, if that works, the others
-// (seekLeader). Reads that may lag, or name a version at least, are gRPC calls.
+// (seekLeader). If that is in vain, because there is no leader, all of this is done anew after a wait. Reads that
+// may lag, or name a version at least, are gRPC calls.
 //
 // No caller waits for the release of a snapshot. It is sent with the next call about a snapshot, or by
 // the watchdog.

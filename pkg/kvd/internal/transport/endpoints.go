@@ -91,7 +91,7 @@ func (c *Network) moveOn(from *conn) {
 // leads a cluster itself, as it does if it knows several endpoints: a node that does not lead then
 // refuses the call, instead of forwarding it.
 func (a *attempts) following(ctx context.Context) context.Context {
-	if a.client.endpoints == 1 || a.forward {
+	if a.forward {
 		return ctx
 	}
 	return metadata.AppendToOutgoingContext(ctx, kvdpb.FollowsLeaderHeader, "1")

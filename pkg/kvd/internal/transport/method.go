@@ -103,6 +103,7 @@ func (c *Network) tryInFrame(ctx context.Context, tries *attempts, r *remote) (f
 	op.Durability = kvdpb.Durability(r.durability)
 	a, f := c.attempt(ctx, &op, tries)
 	if f != nil {
+		f.elsewhere = f.elsewhere || f.reason == kvdpb.ReasonNotLeader && c.endpoints == 1 // so that it is asked to forward a call
 		return f, f.err != errNoCalls
 	}
 	if err := proto.Unmarshal(a.Value.Bytes, r.response); err != nil {

@@ -89,9 +89,6 @@ func (c *Network) operateAsCalls(ctx context.Context, all []*inFrame) (framed []
 // What was refused in a frame had no effect, and the write that asks keeps its request id, so none is applied
 // twice: see P1.
 func (c *Network) seekLeader(ctx context.Context, tried []*inFrame) {
-	if c.endpoints == 1 {
-		return // see mayAskToForward
-	}
 	asked, forwards := false, false
 	for _, o := range tried {
 		if o.fault == nil || o.fault.reason != kvdpb.ReasonNotLeader || !o.tries.mayForward() {

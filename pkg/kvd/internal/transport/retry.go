@@ -33,7 +33,7 @@ func (c *Network) maxAttempts() int { return maxAttempts + c.endpoints - 1 }
 // A call that nodes of a cluster refuse because they do not lead waits for a leader: a cluster takes
 // up to two seconds to choose another one. If the node that refuses knows which one leads, another
 // endpoint is asked at once: each of them once, since what that node knows may be about a leader that
-// has just ended. See anotherWay.
+// has just ended. See anotherWay. If there is no other endpoint, the node is asked to forward the call.
 const (
 	// leaderAttempts bounds the attempts. With the waits they last some five seconds.
 	leaderAttempts = 48
@@ -135,8 +135,8 @@ type attempts struct {
 	forwards bool
 	// asCall: an attempt was a gRPC call, or the next one has to be, since the server forwards no frames.
 	asCall bool
-	// forward: the next attempt, or the last one, is a call that the server forwards, although there are
-	// several endpoints, as none of them leads.
+	// forward: the next attempt, or the last one, is a call that the server forwards: the only endpoint, or
+	// the first one of several of which none leads.
 	forward bool
 	// paid: the next retry is part of one that the budget has been charged for.
 	paid bool
@@ -263,15 +263,9 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	if f.transient {
 		a.before = f.err
 	}
-	if f.reason == kvdpb.ReasonNotLeader {
-		if a.mayAskToForward() {
-			a.asCall = true
-			return 0, nil
-		}
-		if a.client.endpoints > 1 {
-			f.transient, a.cluster = true, true
-			a.client.moveOn(a.conn)
-		}
+	if f.reason == kvdpb.ReasonNotLeader && (a.client.endpoints > 1 || a.forwards) {
+		f.transient, a.cluster = true, true
+		a.client.moveOn(a.conn)
 	}
 	if f.reason == kvdpb.ReasonStoreFailed && a.client.endpoints > 1 {
 		f.transient = true // the disk of another node may be well
@@ -313,7 +307,7 @@ func (a *attempts) anotherWay() bool {
 	case a.direct < a.client.endpoints-1:
 		a.direct++
 		return true
-	case a.client.endpoints > 1 && a.forwards:
+	case a.forwards:
 		a.forward, a.asCall = true, true
 		return true
 	}
@@ -322,12 +316,6 @@ func (a *attempts) anotherWay() bool {
 
 // mayForward reports whether a call may be attempted again at a server that forwards it.
 func (a *attempts) mayForward() bool { return a.forwards && (!a.doubt || a.requestID.given()) }
-
-// mayAskToForward reports whether a call that was refused in a frame, because the only server that
-// the client knows does not lead its cluster, is attempted again as a gRPC call.
-func (a *attempts) mayAskToForward() bool {
-	return a.client.endpoints == 1 && !a.asCall && a.mayForward()
-}
 
 // interrupted returns the error of a call whose context ended with err while it waited after f.
 func (a *attempts) interrupted(err error, f *fault) error {
