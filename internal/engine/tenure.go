@@ -32,9 +32,12 @@ type tenureLog struct {
 	refusal error // why Append takes nothing any more
 	next    kv.SeqNum
 	appends uint64
-	pending []proposed // records without an outcome, in order
-	room    []wal.Waker
-	moved   chan struct{} // closed when something is committed or the tenure ends; nil if no goroutine waits
+	pending []proposed // records that are not committed, in order
+	// newest and reported are the ids of the last record and of the last outcome. A record takes room
+	// until its outcome is reported, some time after it was committed.
+	newest, reported uint64
+	room             []wal.Waker
+	moved            chan struct{} // closed when something is committed or the tenure ends; nil if no goroutine waits
 }
 
 // numberedTime is the time at the end of the log of a tenure. Readers see it later, once the
@@ -90,6 +93,7 @@ func (t *tenureLog) propose(r entry, w wal.Waker) (kv.SeqNum, wal.Pos, error) {
 	}
 	t.next += kv.SeqNum(r.units)
 	t.appends++
+	t.newest = id
 	t.pending = append(t.pending, proposed{id, r.base, w})
 	return r.base, wal.Pos(t.appends), nil
 }
@@ -138,6 +142,7 @@ func (t *tenureLog) ended(outcomes []Outcome) bool {
 	t.mu.Lock()
 	lost := t.refusal != nil && len(t.pending) == 0
 	for _, o := range outcomes {
+		t.reported = o.ID
 		lost = lost || !o.Committed && len(t.pending) > 0 && o.ID >= t.pending[0].id
 	}
 	room := t.room
@@ -194,10 +199,10 @@ func (t *tenureLog) FlushOrSync() {}
 // Reached implements commit.Log: no durability is less than that of a majority.
 func (t *tenureLog) Reached(kv.Durability) wal.Pos { return wal.Pos(t.reached.Load()) }
 
-// OnRoom implements commit.Log. With no record under way there is room.
+// OnRoom implements commit.Log. Once all outcomes are reported there is room.
 func (t *tenureLog) OnRoom(w wal.Waker) {
 	t.mu.Lock()
-	waits := len(t.pending) > 0
+	waits := t.reported < t.newest && t.stopped.Load() == nil
 	if waits {
 		t.room = append(t.room, w)
 	}

@@ -89,6 +89,50 @@ func TestATenureWaitsForRoom(t *testing.T) {
 	})
 }
 
+// What is committed takes room until its outcome is reported. A caller that is refused in between proposes
+// its record once more, after the report, and not in a loop until then. One that is refused before the
+// report and waits after it finds room.
+func TestRoomIsAwaitedUntilOutcomesAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &scriptedLog{}
+		tenure := newTenureLog(&member{log: log}, Tenure{Term: 5, Number: 1}, nil)
+		for range 2 {
+			_, _, err := tenure.Append([]byte("a"), 1, kv.DurabilitySync, make(channelWaker, 1), nil)
+			require.NoError(t, err)
+			require.True(t, log.commit(tenure, 1))
+		}
+		log.refuse = wal.ErrNoRoomYet
+		proposed := 0
+		log.onPropose = func() {
+			if proposed++; proposed == 1000 { // the outcomes are reported so late
+				log.refuse = nil
+			}
+		}
+		appended := make(chan error, 1)
+		go func() {
+			_, err := commit.AppendEmpty(t.Context(), tenure)
+			appended <- err
+		}()
+		synctest.Wait()
+		require.Equal(t, 1, proposed)
+		require.False(t, tenure.ended([]Outcome{{ID: 1, Committed: true}}))
+		synctest.Wait()
+		require.Equal(t, 2, proposed, "the log decides how much room an outcome makes")
+		require.Empty(t, appended)
+		log.refuse = nil
+		require.False(t, tenure.ended([]Outcome{{ID: 2, Committed: true}}))
+		require.NoError(t, <-appended)
+		require.Equal(t, 3, proposed)
+
+		require.True(t, log.commit(tenure, 1))
+		log.refuse = wal.ErrNoRoomYet
+		_, _, err := tenure.Append([]byte("b"), 1, kv.DurabilitySync, make(channelWaker, 1), nil)
+		require.ErrorIs(t, err, wal.ErrNoRoomYet)
+		require.False(t, tenure.ended([]Outcome{{ID: 3, Committed: true}}))
+		require.NoError(t, tenure.AwaitRoom(t.Context()), "no outcome is left to wait for")
+	})
+}
+
 // A tenure that is over takes nothing more, waits for the outcomes of what it has proposed, and
 // then ends the waits of callers.
 func TestATenureEndsWithItsOutcomes(t *testing.T) {
