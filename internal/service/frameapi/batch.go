@@ -95,22 +95,20 @@ var oneBatchBytes = int64(reflect.TypeFor[batch]().Size() + reflect.TypeFor[lazy
 // batchBytes returns what the batches of a frame occupy beside its bytes and operations. The first
 // one is served by the worker that has received the frame, or in its place.
 func batchBytes(f *frame.Request) int64 {
-	var few [4]batchKey
-	keys := few[:0]
+	var keys keyIndex
 	for i := range f.Ops {
-		if k := keyOf(f, &f.Ops[i]); !slices.Contains(keys, k) {
-			keys = append(keys, k)
-		}
+		keys.add(keyOf(f, &f.Ops[i]))
 	}
-	further := max(len(keys)-1, 0)
+	further := max(keys.count-1, 0)
 	return int64(further)*oneBatchBytes + int64(min(further, maxBatchWorkers))*callWorkerBytes
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // split checks the operations of a frame that came at a time, answers those that
-// can never succeed or need not, and appends batches of the others to split.
+// can never succeed or need not, and appends batches of the others to split, which is empty.
 func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, caller service.Caller, begun time.Time) []*batch {
+	var keys keyIndex // of split
 	var refused []frame.Result
 	var over error // of operations that are answered together
 	if f.OneVersion {
@@ -139,13 +137,14 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 			continue
 		}
 		k := keyOf(f, op)
-		b := find(split, k)
-		if b == nil {
-			b = batches.Get().(*batch)
+		number, fresh := keys.add(k)
+		if fresh {
+			b := batches.Get().(*batch)
 			b.pipeline, b.request, b.key, b.call.Begun, b.call.Caller = p, f, k, begun, caller
 			b.call.Session = p.session
 			split = append(split, b)
 		}
+		b := split[number]
 		b.ops = append(b.ops, op)
 		b.call.Charged += bytes
 		if !k.read {
@@ -168,15 +167,6 @@ func grown[T any](all []T, more int) []T {
 		return slices.Grow(all, more)
 	}
 	return all
-}
-
-func find(batches []*batch, k batchKey) *batch {
-	for _, b := range batches {
-		if b.key == k {
-			return b
-		}
-	}
-	return nil
 }
 
 // classify checks an operation. A write comes translated, with its condition.

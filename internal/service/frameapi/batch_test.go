@@ -69,3 +69,52 @@ func TestTheMemoryOfValuesIsUsedAgain(t *testing.T) {
 		assert.Same(t, &g.lookups[i], g.reads[i])
 	}
 }
+
+// The batches of a frame are those of its keys, in the order of their first operations, however many.
+func TestSplitMakesABatchOfEachKey(t *testing.T) {
+	s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, service.Options{Deadline: time.Second})
+	p := &Pipeline{transport: new(answers), frames: newFrames(s), ctx: t.Context()}
+	for _, versions := range []int{1, 3, 15, 16, 17, 100, frame.MaxOps} {
+		var f frame.Request
+		for i := range frame.MaxOps {
+			f.Ops = append(f.Ops, frame.Op{Tag: uint64(i), Kind: frame.Get, Key: []byte("k"), AtVersion: uint64(i*7%versions + 1)})
+		}
+		split := p.split(nil, &f, nil, service.Caller{}, time.Now())
+		require.Len(t, split, versions)
+		ops := 0
+		for i, of := range split {
+			require.EqualValues(t, i, of.ops[0].Tag)
+			for _, op := range of.ops {
+				require.Equal(t, keyOf(&f, op), of.key)
+			}
+			ops += len(of.ops)
+		}
+		require.Equal(t, frame.MaxOps, ops)
+		require.Equal(t, int64(versions-1)*oneBatchBytes+int64(min(versions-1, maxBatchWorkers))*callWorkerBytes, batchBytes(&f))
+	}
+}
+
+// BenchmarkSplit sorts the operations of a full frame into batches: reads of the newest state, which are
+// one, and reads at a version each, which are as many as there are operations.
+func BenchmarkSplit(b *testing.B) {
+	for _, versions := range []int{1, 8, frame.MaxOps} {
+		b.Run(fmt.Sprintf("versions=%d", versions), func(b *testing.B) {
+			s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, service.Options{Deadline: time.Second})
+			p := &Pipeline{transport: new(answers), frames: newFrames(s), ctx: b.Context()}
+			var f frame.Request
+			for i := range frame.MaxOps {
+				f.Ops = append(f.Ops, frame.Op{Tag: uint64(i), Kind: frame.Get, Key: []byte("k"), AtVersion: uint64(i % versions)})
+			}
+			var split []*batch
+			for b.Loop() {
+				batchBytes(&f)
+				split = p.split(split[:0], &f, nil, service.Caller{}, time.Now())
+				require.Len(b, split, versions)
+				for _, of := range split {
+					of.reset()
+					batches.Put(of)
+				}
+			}
+		})
+	}
+}
