@@ -25,6 +25,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -70,6 +71,7 @@ var progress atomic.Int64
 // honest writes may each be at most so many times those of calm; scripts/memory.sh sets
 // it, no other test looks at the clock.
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
 	budgets := strings.Fields(os.Getenv("MEMORY_BUDGETS"))
 	if len(budgets) == 0 {
 		budgets = []string{"64MiB"}

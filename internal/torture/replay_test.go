@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/bytesize"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -67,6 +68,7 @@ func (r *replayed) each(t *testing.T, s *server, do func(db *kvd.Client, i int) 
 // within a small one and a quarter more, with everything acknowledged, and so does what a
 // kill leaves right after that.
 func TestReplayStaysWithinASmallerBudget(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
 	const budget = "64MiB"
 	limit, err := bytesize.Parse(budget)
 	require.NoError(t, err)

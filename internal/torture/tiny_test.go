@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -28,6 +29,7 @@ import (
 // A server stays within its memory budget and a quarter more, also while clients send requests that
 // are small beside what they are decoded to.
 func TestMemoryStaysWithinTheBudgetWithTinyElements(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
 	withTinyElements(t, []memoryCase{
 		{name: "requests of empty elements, by gRPC", attack: tinyRequests, events: 100},
 		{name: "writes of empty mutations, by gRPC", attack: tinyMutations, events: 1000},
@@ -41,9 +43,10 @@ func TestMemoryStaysWithinTheBudgetWithTinyElements(t *testing.T) {
 // anywhere for some milliseconds: with what they have received and not reserved yet, and in the
 // collector while others go on allocating.
 func TestMemoryStaysWithinTheBudgetOnABusyMachine(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
 	keepBusy(t)
 	withTinyElements(t, []memoryCase{
-		{name: "calls of empty elements, raw frames", attack: tinyCalls, events: 1000},
+		{name: "calls of empty elements, raw frames", attack: tinyCalls, events: 600},
 		{name: "frames of tiny operations", attack: tinyFrames, events: 6000},
 	})
 }
