@@ -89,8 +89,9 @@
 //
 // The context of a round is {node, boot, counter} and is used once, so that a late answer to an
 // earlier round, or to one before a restart, answers no later read. A round without an answer
-// is asked for again after 2 ticks, with a fresh context. An answer to any of the contexts of a
-// round is good for it, as its reads had come before the first of them.
+// is asked for again, with a fresh context, as soon as this node knows a leader that it has not
+// asked, and after 2 ticks. An answer to any of the contexts of a round is good for it, as its
+// reads had come before the first of them.
 //
 // # Restart
 //

@@ -8,8 +8,8 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// readRetryTicks after it was asked for, a round without an answer is asked for again. A
-// message of it may be lost, or there may have been no leader.
+// readRetryTicks after it was asked for, a round without an answer is asked for again: a
+// message of it may be lost. A leader that was not the leader then is asked at once.
 const readRetryTicks = 2
 
 // reads holds the reads without an answer.
@@ -20,6 +20,8 @@ type reads struct {
 	round []uint64 // the reads of the round under way; none if empty
 	first uint64   // counter of its first context
 	asked uint64   // when it was last asked for, in ticks
+
+	leader, term uint64 // what this node knew of the leader then
 
 	confirmed []confirmedRound
 	rounds    histogram.Powers // confirmed, by their reads
@@ -44,20 +46,26 @@ func (c *Core) Read(id uint64) error {
 }
 
 // beginRound begins a round if reads wait and none is under way, and asks again for one
-// that has no answer.
+// that has no answer: a leader forgets the rounds that it has not confirmed when it steps down,
+// and without a leader the library drops them.
 func (c *Core) beginRound() {
 	r := &c.reads
 	switch {
 	case len(r.round) == 0 && len(r.waiting) > 0:
 		r.round, r.waiting = r.waiting, nil
 		r.first = r.counter + 1
-	case len(r.round) == 0 || c.ticks < r.asked+readRetryTicks:
+	case len(r.round) == 0 || c.ticks < r.asked+readRetryTicks && !c.newLeader():
 		return
 	}
 	r.counter++
-	r.asked = c.ticks
+	r.asked, r.leader, r.term = c.ticks, c.role.Lead, c.term
 	context := readContext{c.config.ID, c.config.Boot, r.counter}.encode()
 	c.guard(func() error { c.node.ReadIndex(context); return nil })
+}
+
+// newLeader reports whether this node knows a leader that it has not asked for the round.
+func (c *Core) newLeader() bool {
+	return c.role.Lead != raft.None && (c.role.Lead != c.reads.leader || c.term != c.reads.term)
 }
 
 // confirm takes the answers of the leader.
