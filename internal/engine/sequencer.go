@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"container/heap"
 	"container/list"
 	"context"
@@ -35,7 +36,7 @@ type sequencer struct {
 	mu      sync.Mutex
 	visible kv.SeqNum
 	ahead   ranges        // applied, while smaller numbers are not
-	waits   []visibleWait // of goroutines, ascending, for larger numbers
+	waits   []visibleWait // of goroutines that still wait, ascending, for larger numbers
 	pins    list.List     // of *pin, oldest first
 	marks   []timeMark    // of times that are not visible yet, in order
 }
@@ -46,6 +47,7 @@ type sequencer struct {
 type visibleWait struct {
 	seq     kv.SeqNum
 	reached chan struct{} // closed when seq is visible
+	waiters int           // at least one
 }
 
 // timeMark says what time it is from a number on.
@@ -158,29 +160,47 @@ func (s *sequencer) WaitVisible(ctx context.Context, seq kv.SeqNum) error {
 	case <-reached:
 		return nil
 	case <-s.failed:
+		s.giveUp(seq)
 		return s.cause()
 	case <-ctx.Done():
+		s.giveUp(seq)
 		return ctx.Err()
 	}
 }
 
-// watch returns nil if seq is visible, or a channel that is closed once it is.
+// watch returns nil if seq is visible, or a channel that is closed once it is. The caller receives
+// from that, or calls giveUp.
 func (s *sequencer) watch(seq kv.SeqNum) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.visible >= seq {
 		return nil
 	}
-	at := len(s.waits) // most wait for the newest number that they know
-	for at > 0 && s.waits[at-1].seq > seq {
-		at--
+	at, waited := s.waitLocked(seq)
+	if !waited {
+		s.waits = slices.Insert(s.waits, at, visibleWait{seq: seq, reached: make(chan struct{})})
 	}
-	if at > 0 && s.waits[at-1].seq == seq {
-		return s.waits[at-1].reached
+	s.waits[at].waiters++
+	return s.waits[at].reached
+}
+
+// giveUp ends a watch. The last watch of a number removes its wait, as Applied does once the number
+// is visible. So there are no more waits than goroutines that wait.
+func (s *sequencer) giveUp(seq kv.SeqNum) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, waited := s.waitLocked(seq)
+	if !waited {
+		return
 	}
-	w := visibleWait{seq, make(chan struct{})}
-	s.waits = slices.Insert(s.waits, at, w)
-	return w.reached
+	if s.waits[at].waiters--; s.waits[at].waiters == 0 {
+		s.waits = slices.Delete(s.waits, at, at+1)
+	}
+}
+
+// waitLocked returns the place of the wait for seq, and whether there is one.
+func (s *sequencer) waitLocked(seq kv.SeqNum) (at int, waited bool) {
+	return slices.BinarySearchFunc(s.waits, seq, func(w visibleWait, seq kv.SeqNum) int { return cmp.Compare(w.seq, seq) })
 }
 
 // acquire pins the visible number and the present time. It reads and registers them in one

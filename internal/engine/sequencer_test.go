@@ -127,6 +127,31 @@ func TestWaitsEndAtTheirNumber(t *testing.T) {
 	assert.Nil(t, s.watch(15))
 }
 
+// A wait that is given up leaves nothing, and those for the same number go on.
+func TestWaitsThatAreGivenUpDoNotStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSequencer(noClock, nil, nil)
+		s.start(10)
+		waits, end := context.WithCancel(t.Context())
+		defer end()
+		done := make(chan error, 1)
+		go func() { done <- s.WaitVisible(waits, 500) }()
+		synctest.Wait()
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for i := range kv.SeqNum(1000) {
+			require.ErrorIs(t, s.WaitVisible(over, 1_000_000-i), context.Canceled)
+			require.ErrorIs(t, s.WaitVisible(over, 500), context.Canceled)
+		}
+		require.Equal(t, 1, len(s.waits), "of the goroutine that still waits")
+		for s.Visible() < 500 {
+			s.Applied(s.Visible()+1, 1)
+		}
+		require.NoError(t, <-done)
+		require.Empty(t, s.waits)
+	})
+}
+
 func noClock() uint64 { return 0 }
 
 // S3, S4: whatever is pinned, or will be, Horizon has its number or a lower one,
