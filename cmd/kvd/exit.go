@@ -120,7 +120,7 @@ func explain(err error) string {
 		{errOfCluster, "kvd cluster status shows whether the change was made; it can be repeated"},
 		{kvd.ErrUncertain, "read the keys to find out whether the write happened; it can be repeated safely if no other client writes them"},
 		{kvd.ErrConflict, "nothing was written, since other clients write the same keys; try again"},
-		{kvd.ErrVersionGone, "the command took longer than the server keeps an old version; read less at a time"},
+		{kvd.ErrVersionGone, "the command took longer than the server keeps an old version: read less at a time. Or --min-version names a version that the cluster does not have: leave it out"},
 		{kvd.ErrReadOnly, "/readyz?verbose at the server's admin address tells the reason"},
 		{kvd.ErrUnauthenticated, "give a token with --token-file or KVD_TOKEN, or a client certificate with --tls-cert and --tls-key"},
 		{kvd.ErrPermission, "kvd token list, at the server, shows the rights of each client"},

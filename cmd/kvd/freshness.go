@@ -16,7 +16,7 @@ type freshness struct {
 
 func (f *freshness) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.stale, "stale", 0, "in a cluster: what was acknowledged less than this ago (5s) may be missing; needs fewer messages to the node that leads")
-	cmd.Flags().Uint64Var(&f.minVersion, "min-version", 0, "in a cluster: wait until the node has this version")
+	cmd.Flags().Uint64Var(&f.minVersion, "min-version", 0, "in a cluster: see what this version did; fails if the cluster does not have it")
 }
 
 // check returns an error if the flags make no sense.

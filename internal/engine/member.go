@@ -360,8 +360,14 @@ func (m *member) coordinator(id int) *commit.Coordinator {
 // acknowledged anywhere before the call, or as much of that as fresh asks for, and shows it. Its
 // rounds are what tells how new the state is, so a read that may lag asks for one if the newest
 // one is too old.
+//
+// A version that this node does not show is one that it lacks, or none of this cluster. The
+// log can tell: what a caller knows of is committed, so it is applied after a round.
+//
+// Errors: kv.ErrVersionAhead for such a version, those of the log, the store's failure, the
+// error of ctx.
 func (m *member) round(ctx context.Context, fresh kv.Freshness) error {
-	if fresh.MaxLag <= 0 || !m.log.Fresh(fresh.MaxLag) {
+	if fresh.MaxLag <= 0 || !m.log.Fresh(fresh.MaxLag) || m.lacks(fresh.MinVersion) {
 		if err := m.log.Read(ctx); err != nil {
 			if failed := m.e.Err(); failed != nil {
 				return failed
@@ -372,7 +378,23 @@ func (m *member) round(ctx context.Context, fresh kv.Freshness) error {
 	if failed := m.e.Err(); failed != nil { // a state that differs from that of the majority answers nothing
 		return failed
 	}
-	return m.e.sequencer.WaitVisible(ctx, max(kv.SeqNum(m.applied.Load()), fresh.MinVersion))
+	if err := m.e.sequencer.WaitVisible(ctx, kv.SeqNum(m.applied.Load())); err != nil {
+		return err
+	}
+	if m.lacks(fresh.MinVersion) {
+		return versionAhead(fresh.MinVersion)
+	}
+	return nil
+}
+
+// lacks reports whether the node does not show a version yet.
+func (m *member) lacks(version kv.SeqNum) bool {
+	return version > 0 && version > m.e.sequencer.Visible()
+}
+
+// versionAhead refuses a version that a call names.
+func versionAhead(version kv.SeqNum) error {
+	return fmt.Errorf("%w: version %d", kv.ErrVersionAhead, version)
 }
 
 // memberWriter is the partition.Writer of a partition of a member.

@@ -33,12 +33,18 @@ var (
 	// ErrUnsupportedVersion: this version does not know the format of a file. That is
 	// not corruption: a newer kvd may have written it.
 	ErrUnsupportedVersion = errors.New("unsupported format version")
-	// ErrVersionGone: a read asked for a version that is no longer kept.
+	// ErrVersionGone: a call named a version that the store does not have, mostly one that it no
+	// longer keeps.
 	ErrVersionGone = errors.New("version no longer available")
 	// ErrOtherOpening: the version was read before the store was opened, or in another
 	// copy of it. It matches ErrVersionGone. Neither this call nor an earlier attempt
 	// at it was applied.
 	ErrOtherOpening = fmt.Errorf("%w: it was read before the store was opened", ErrVersionGone)
+	// ErrVersionAhead: the call named a version that the store has not come to, as it knows
+	// everything that was acknowledged before the call: the version is of another store, or was
+	// lost when this one was restored or its cluster recovered. Nothing was done. It matches
+	// ErrVersionGone.
+	ErrVersionAhead = fmt.Errorf("%w: the store has not come to it", ErrVersionGone)
 	// ErrRequestIDReused: another write used the same request id; nothing was done. It
 	// matches ErrInvalidArgument. An id is remembered by one partition, the first of those in
 	// which the write lies: a write for which that is another one counts as a new write.

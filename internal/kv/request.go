@@ -48,7 +48,7 @@ func (l *Lookup) Question() Lookup {
 type Freshness struct {
 	// MaxLag: the read may miss what was acknowledged less than this before it began.
 	MaxLag time.Duration
-	// MinVersion: the read waits until the store has come to this version.
+	// MinVersion: the read sees what this version did, or is refused with ErrVersionAhead.
 	MinVersion SeqNum
 }
 

@@ -66,6 +66,7 @@ var classes = []Class{
 	{kv.ErrFailed, StoreFailed, "the store stopped after an error of its disk; nothing was done"},
 	{kv.ErrClosed, ShuttingDown, "the store was closed; nothing was done"},
 	{kv.ErrOtherOpening, VersionGone, "the version was read before the store was opened; nothing was done, begin anew"},
+	{kv.ErrVersionAhead, VersionGone, "the store has not come to this version: it is of another store, or was lost when this one was restored or its cluster recovered; nothing was done, begin anew without it"},
 	{kv.ErrVersionGone, VersionGone, "the version is no longer kept; begin anew"},
 }
 

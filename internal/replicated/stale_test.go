@@ -284,9 +284,42 @@ func TestAReadWaitsForAVersion(t *testing.T) {
 		got, err = n.read("n", kv.Freshness{MaxLag: lag, MinVersion: version}, time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, 2, got)
-		require.Equal(t, before, n.log.Counts().Rounds.Count(), "without a round")
-		_, err = n.read("n", kv.Freshness{MinVersion: version + 1000}, time.Second)
-		require.ErrorIs(t, err, context.DeadlineExceeded, "a version that nothing has")
+		asked := n.log.Counts().Rounds.Count()
+		require.Greater(t, asked, before, "whether the cluster has the version")
+		got, err = n.read("n", kv.Freshness{MaxLag: lag, MinVersion: version}, time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, 2, got)
+		require.Equal(t, asked, n.log.Counts().Rounds.Count(), "the node has the version")
+	})
+}
+
+// A read that names a version which no write of the cluster has is refused, by any node, as soon as
+// a round has told so.
+func TestAReadOfAVersionThatTheClusterHasNotIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		version := c.leader().put("n", "1")
+		for _, n := range c.nodes {
+			for _, lag := range []time.Duration{0, time.Hour} {
+				for _, ahead := range []kv.SeqNum{version + 1000, 1 << 55} {
+					fresh := kv.Freshness{MaxLag: lag, MinVersion: ahead}
+					before := n.log.Counts().Rounds.Count()
+					_, err := n.read("n", fresh, 10*time.Second)
+					require.ErrorIs(t, err, kv.ErrVersionAhead)
+					require.ErrorIs(t, err, kv.ErrVersionGone)
+					_, err = n.store.LookupAt(t.Context(), []*kv.Lookup{{Key: []byte("n"), Fresh: fresh}}, 0)
+					require.ErrorIs(t, err, kv.ErrVersionAhead)
+					_, err = n.store.Scan(t.Context(), kv.Range{}, kv.ScanOptions{Fresh: fresh})
+					require.ErrorIs(t, err, kv.ErrVersionAhead)
+					require.Equal(t, before+3, n.log.Counts().Rounds.Count(), "a round for each")
+				}
+			}
+		}
+		n := c.follower()
+		c.cutOff(n.id)
+		_, err := n.read("n", kv.Freshness{MaxLag: time.Hour, MinVersion: version + 1000}, time.Second)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the node cannot know")
 	})
 }
 

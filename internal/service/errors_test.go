@@ -46,6 +46,7 @@ var failures = []struct {
 	{kv.ErrClosed, codes.Unavailable, "SHUTTING_DOWN"},
 	{kv.ErrVersionGone, codes.OutOfRange, "VERSION_GONE"},
 	{kv.ErrOtherOpening, codes.OutOfRange, "VERSION_GONE"},
+	{kv.ErrVersionAhead, codes.OutOfRange, "VERSION_GONE"},
 	{kv.Corruptf("p-0001/secret.sst", 7, "bad checksum"), codes.DataLoss, "CORRUPTION"},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, "DEADLINE_EXCEEDED"},
 	{context.Canceled, codes.Canceled, "CANCELLED"},

@@ -30,7 +30,8 @@ var (
 	// ErrInvalid: an argument or option is invalid, such as one that is nil; the same call always fails.
 	ErrInvalid = backend.ErrInvalid
 	// ErrVersionGone: the server no longer keeps the version, because the lease of a
-	// snapshot has ended, the server has restarted, or a scan took too long.
+	// snapshot has ended, the server has restarted, or a scan took too long; or it never had
+	// the version: see MinVersion.
 	ErrVersionGone = backend.ErrVersionGone
 	// ErrCorrupt: stored data failed its checksum on the server.
 	ErrCorrupt = backend.ErrCorrupt

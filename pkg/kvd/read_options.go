@@ -73,12 +73,13 @@ func (s Stale) forScan(o scanOptions) scanOptions {
 	return o
 }
 
-// MinVersion is a ReadOption and a ScanOption for a cluster: with MinVersion(v) the read waits until
-// its node has come to version v, of a write or of an earlier read, and so sees what that did. Without
-// Stale a read sees every acknowledged write anyway; with it, this lets a client read on any node what
-// it has written itself. If the node does not come to the version in time, the error is that of the
-// context or the timeout. A node that serves alone ignores the option. Reads of snapshots and
-// transactions do not take it.
+// MinVersion is a ReadOption and a ScanOption for a cluster: with MinVersion(v) the read sees what
+// version v did, of a write or of an earlier read. Without Stale a read sees every acknowledged write
+// anyway; with it, this lets a client read on any node what it has written itself. A node that has not
+// come to the version yet asks the one that leads, as for a read without Stale. ErrVersionGone: the
+// cluster does not have the version, so it is of another one, or was lost when this one was restored
+// or recovered; drop it and read again. A node that serves alone ignores the option. Reads of
+// snapshots and transactions do not take it.
 type MinVersion uint64
 
 func (v MinVersion) forRead(o readOptions) readOptions {

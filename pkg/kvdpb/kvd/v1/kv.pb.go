@@ -237,8 +237,9 @@ type RequestOptions struct {
 	// milliseconds before the server began with it, and then costs no message to the leader. 0: it
 	// misses nothing. A read at a version ignores it.
 	MaxLagMs uint64 `protobuf:"varint,7,opt,name=max_lag_ms,json=maxLagMs,proto3" json:"max_lag_ms,omitempty"`
-	// Of a read: it begins once the server has come to this version of a write. A read at a
-	// version ignores it.
+	// Of a read, in a cluster: it sees what this version did, which is that of a write or of an
+	// earlier read. If the server has not come to the version, it asks the leader, and answers
+	// VERSION_GONE if the cluster does not have it. A read at a version ignores it.
 	MinVersion    uint64 `protobuf:"varint,8,opt,name=min_version,json=minVersion,proto3" json:"min_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
