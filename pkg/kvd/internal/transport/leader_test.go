@@ -37,6 +37,19 @@ func TestTheOtherEndpointsAreAskedForTheLeaderAtOnce(t *testing.T) {
 	require.Equal(t, leaderAttempts-1, waits)
 	require.Positive(t, waited)
 
+	// Nor does it make the first wait longer: that is the one after a single attempt.
+	first := time.Duration(0)
+	for range 200 {
+		c := &Network{budget: newRetryBudget(), endpoints: 3}
+		a := c.attempts(t.Context())
+		for range 3 {
+			wait, err := a.next(refused(kvdpb.CauseElsewhere))
+			require.NoError(t, err)
+			first = max(first, wait)
+		}
+	}
+	require.Less(t, first, backoffBase<<1)
+
 	a, waited = c.attempts(t.Context()), 0
 	for range 5 {
 		wait, err := a.next(refused(""))

@@ -281,7 +281,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}
-	wait = f.retryAfter + rand.N(min(backoffBase<<min(a.n, maxDoublings), longest))
+	wait = f.retryAfter + rand.N(min(backoffBase<<min(a.n-a.directs, maxDoublings), longest))
 	atOnce := f.elsewhere && a.anotherWay()
 	if atOnce {
 		wait = f.retryAfter
