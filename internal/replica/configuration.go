@@ -240,8 +240,8 @@ func (c *Core) leave(voters []uint64) error {
 }
 
 // Transfer lets another voter lead, if it can catch up within an election timeout; 0 means the
-// one that answers and lacks least. The tenure ends at once; if the transfer fails, another
-// one begins.
+// one that answers and lacks least. The tenure ends at once; the other voter is told to lead when
+// all that was proposed is committed. If the transfer fails, another tenure begins.
 //
 // Errors: *NotLeadingError; kv.ErrInvalidArgument if the other node cannot lead; ErrBusy if a
 // change of the configuration is under way; what ended the Core.
@@ -270,9 +270,48 @@ func (c *Core) Transfer(to uint64) error {
 	case c.changing != Tenure{} && c.changing == c.proposals.tenure || joint(c.applied.Conf):
 		return fmt.Errorf("%w: a change of the configuration is under way; ask again when it is applied", ErrBusy)
 	}
-	c.guard(func() error { c.node.TransferLeader(to); return nil })
+	if c.closing != nil {
+		c.closing()
+	}
 	c.proposals.open = false
+	if c.handing.to != to || c.handing.term != status.Term {
+		c.handing = handing{to: to, term: status.Term, since: c.ticks}
+	}
 	return c.err
+}
+
+// handing is a transfer of the leadership that waits until everything in the log is committed. Otherwise
+// the next leader could commit what this one reports as uncertain: the library tells the other voter to
+// lead as soon as that has the last entry, and with five voters those two are no majority.
+type handing struct {
+	to    uint64 // 0: none waits
+	term  uint64
+	since uint64 // in ticks
+}
+
+// handOn goes on with a transfer that waits, and reports whether it has told the library. It gives
+// the transfer up after an election timeout.
+func (c *Core) handOn() (told bool) {
+	h := c.handing
+	if h.to == 0 {
+		return false
+	}
+	c.guard(func() error {
+		status := c.node.BasicStatus()
+		last, err := c.storage.LastIndex()
+		switch {
+		case err != nil:
+			return err
+		case status.RaftState != raft.StateLeader || status.GetTerm() != h.term || c.ticks-h.since >= electionTicks:
+			c.handing = handing{}
+		case status.GetCommit() == last:
+			c.handing = handing{}
+			c.node.TransferLeader(h.to)
+			told = true
+		}
+		return nil
+	})
+	return told
 }
 
 // successor returns the one of the voters that answers and lacks least.

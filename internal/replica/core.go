@@ -130,6 +130,8 @@ type Core struct {
 	changing Tenure            // in which a change was proposed that is not applied; zero: none
 	doubt    doubt             // about the leader
 
+	handing   handing
+	closing   func() // called before a transfer ends the tenure; it may propose; nil: none
 	proposals proposals
 	reads     reads
 	counters  counters
@@ -295,6 +297,9 @@ func (c *Core) Process() (out Output, err error) {
 		c.beginRound()
 		if c.node.HasReady() {
 			c.turn(&out)
+			continue
+		}
+		if c.handOn() {
 			continue
 		}
 		if c.backlog.len() > 0 {

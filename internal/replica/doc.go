@@ -68,6 +68,12 @@
 //     that then holds.
 //   - It ends when the node no longer leads, or begins to transfer the leadership.
 //
+// A transfer leaves no proposal uncertain. The proposer hears of the end of the tenure before the next
+// wait for the disk, what it has proposed by then is still taken, and the other node is told to lead
+// only when the whole log is committed: a round trip after the last proposal. The library alone
+// would tell it as soon as it has the last entry, which with four voters or more is before a majority
+// has acknowledged that. If the entries are not committed within 10 ticks, the transfer is given up.
+//
 // # Outcomes
 //
 // Every proposal ends once, in the order of the proposals:

@@ -99,6 +99,7 @@ func Start(core *Core, proposer Proposer) *Loop {
 		core: core, proposer: proposer, wake: make(chan struct{}, 1), done: make(chan struct{}),
 		waiting: map[uint64]waitingRead{}, status: core.Status(),
 	}
+	core.closing = l.hush
 	go l.run()
 	return l
 }
@@ -344,6 +345,24 @@ func (l *Loop) forgetReads() {
 func (l *Loop) propose(p numbered) {
 	if err := l.core.Propose(p.tenure, p.id, p.record); err != nil {
 		l.refused = append(l.refused, Outcome{ID: p.id, Result: Dropped})
+	}
+}
+
+// hush tells the proposer that the tenure is over before the Core ends it, and hands what is proposed by
+// then to the Core. So a record that the proposer has numbered is in the log of this node, and is not
+// dropped because the loop waited for its disk when the tenure ended.
+func (l *Loop) hush() {
+	if l.tenure == (Tenure{}) {
+		return
+	}
+	l.proposer.Lost(l.tenure)
+	l.tenure = Tenure{}
+	l.mu.Lock()
+	proposals := l.inbox.proposals
+	l.inbox.proposals = nil
+	l.mu.Unlock()
+	for _, p := range proposals {
+		l.propose(p)
 	}
 }
 

@@ -97,7 +97,7 @@ func errRecordSize(bytes int64) error {
 // log is then without effect on the state, so no proposal of an earlier tenure is on its way.
 func (c *Core) beginTenure() {
 	p := &c.proposals
-	if p.open || c.applied.Term != c.term {
+	if p.open || c.applied.Term != c.term || c.handing.to != 0 {
 		return
 	}
 	c.guard(func() error {
