@@ -21,6 +21,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/replicated"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/forward"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -130,11 +132,21 @@ func (s *process) openCluster(o *engine.Options) error {
 		Follow: follows.follow,
 	})
 	follows.log = replicatedLog
+	forwards := &forwarding{
+		node: node.Node, leads: replicatedLog.Leads, address: replicatedLog.Address,
+		send: func(ctx context.Context, leader uint64, w *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
+			outcome, answer, err := network.Forward(ctx, leader, forward.HeadOf(w), w.Message)
+			if err != nil {
+				return nil, err
+			}
+			return forward.AnswerOf(outcome, answer), nil
+		},
+	}
 	serveFiles(network, replicatedLog)
 	network.Judge(replicatedLog.Judge)
 	network.SetCompare(replicatedLog.Hear)
 	s.cluster.nodes = &membership{
-		cluster: node.Cluster, node: node.Node, partitions: store.Partitions, version: Build().Version, network: network, log: replicatedLog, follows: follows, noted: node,
+		cluster: node.Cluster, node: node.Node, partitions: store.Partitions, version: Build().Version, network: network, log: replicatedLog, follows: follows, forwards: forwards, noted: node,
 		self: replicated.Node{Store: node.StoreID, Client: cmp.Or(c.ClusterAdvertise, clientAddress(s.listen.Addr(), node.Members[node.Node]))},
 	}
 	if !s.cluster.use(node.Node, network, replicatedLog) {

@@ -3,6 +3,8 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,6 +103,84 @@ func TestAClientOfAnyNodeWrites(t *testing.T) {
 		return status.Code(err) == codes.Aborted
 	})
 	testwait.Until(t, func() bool { return commit("b") == nil })
+	for _, r := range nodes {
+		require.NoError(t, r.end())
+	}
+}
+
+// A client that knows nothing of clusters, and one address, hears nothing of transfers of the leadership:
+// its node tries again what was refused, be it the one that led, that leads now, or another one.
+func TestTransfersAreNotSeenByClients(t *testing.T) {
+	starts, _ := clusterOf(t, 3)
+	var nodes []*running
+	for _, start := range starts {
+		nodes = append(nodes, start())
+	}
+	nodes[0].status(calm)
+	ctx := testwait.Context(t)
+	term := func() int {
+		for {
+			for _, r := range nodes {
+				if term, err := strconv.Atoi(termOf(t, r)); err == nil {
+					return term
+				}
+			}
+		}
+	}
+	testwait.Until(t, func() bool { // again if the nodes elect by themselves, as after a pause of the machine
+		putAnywhere(t, nodes, "k")
+		before, ended := term(), make(chan struct{})
+		var writers sync.WaitGroup
+		failed := make(chan error, len(nodes))
+		wrote := make([]chan struct{}, len(nodes))
+		for i, r := range nodes {
+			conn, err := grpc.NewClient(r.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			require.NoError(t, err)
+			wrote[i] = make(chan struct{})
+			writers.Go(func() {
+				defer func() { require.NoError(t, conn.Close()) }()
+				for {
+					_, err := kvdpb.NewKVServiceClient(conn).Put(ctx, &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("a")}})
+					if err != nil {
+						failed <- fmt.Errorf("node %d: %w", i+1, err)
+						<-ended
+						return
+					}
+					select {
+					case wrote[i] <- struct{}{}:
+					case <-ended:
+						return
+					default:
+					}
+				}
+			})
+		}
+		const transfers = 12
+		moved := 0
+		for range transfers {
+			if _, err := nodes[0].client.TransferLeadership(ctx, 0); err == nil {
+				moved++
+			}
+			for i := range nodes { // each has written since
+				select {
+				case <-wrote[i]:
+				case err := <-failed:
+					failed <- err
+				}
+			}
+		}
+		close(ended)
+		writers.Wait()
+		if moved < transfers || term() != before+transfers {
+			return false
+		}
+		select {
+		case err := <-failed:
+			require.NoError(t, err)
+		default:
+		}
+		return true
+	})
 	for _, r := range nodes {
 		require.NoError(t, r.end())
 	}

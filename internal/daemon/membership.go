@@ -33,6 +33,7 @@ type membership struct {
 	network       *peer.Network
 	log           *replicated.Log
 	follows       *follower
+	forwards      *forwarding
 
 	// Of tend alone.
 	noted       descriptor.Node // what NODE says
@@ -369,22 +370,6 @@ func (m *membership) askOnce(ctx context.Context, q *peerpb.AskRequest) (*peerpb
 		return nil, err
 	}
 	return a, refusalOf(a)
-}
-
-// Forward implements service.Forwarder.
-func (m *membership) Forward(ctx context.Context, w *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
-	leader, address := m.log.Leader()
-	if leader == 0 || leader == m.node { // nothing was done, and the client tries again
-		return nil, &kv.NotLeaderError{Leader: leader, Address: address}
-	}
-	outcome, answer, err := m.network.Forward(ctx, leader, forward.HeadOf(w), w.Message)
-	switch {
-	case errors.Is(err, peer.ErrUnreachable), errors.Is(err, kv.ErrInvalidArgument): // it is no member any more
-		return nil, &kv.NotLeaderError{Leader: leader, Address: address, Unreachable: true}
-	case err != nil:
-		return nil, err
-	}
-	return forward.AnswerOf(outcome, answer), nil
 }
 
 // unreachable is the error of a leader that does not answer.

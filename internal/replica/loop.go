@@ -72,7 +72,9 @@ type Loop struct {
 	fresh    time.Time // when the newest read that was answered began; zero: none was
 	underway int       // calls without an end
 	status   Status
-	members  []Member // as of the last tick
+	leads    Leads
+	changed  chan struct{} // of leads
+	members  []Member      // as of the last tick
 	stopping bool
 	err      error
 }
@@ -97,8 +99,9 @@ type numbered struct {
 func Start(core *Core, proposer Proposer) *Loop {
 	l := &Loop{
 		core: core, proposer: proposer, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		waiting: map[uint64]waitingRead{}, status: core.Status(),
+		waiting: map[uint64]waitingRead{}, status: core.Status(), changed: make(chan struct{}),
 	}
+	l.leads.Changed = l.changed
 	core.closing = l.hush
 	go l.run()
 	return l
@@ -129,6 +132,33 @@ func (l *Loop) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status
+}
+
+// Leads says which node leads.
+type Leads struct {
+	Node uint64 // 0: none, as far as this one knows
+	Open bool   // it is this one, in a tenure
+	// Changed is closed when this is out of date.
+	Changed <-chan struct{}
+}
+
+// Leads says which node leads now.
+func (l *Loop) Leads() Leads {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leads
+}
+
+// showLeads says which node leads now, and whether it is this one, in a tenure of which the proposer
+// knows.
+func (l *Loop) showLeads(open bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if node := l.status.Leader; node != l.leads.Node || open != l.leads.Open {
+		close(l.changed)
+		l.changed = make(chan struct{})
+		l.leads = Leads{node, open, l.changed}
+	}
 }
 
 // Counts says what the node has done since it started.
@@ -355,6 +385,7 @@ func (l *Loop) hush() {
 	if l.tenure == (Tenure{}) {
 		return
 	}
+	l.showLeads(false)
 	l.proposer.Lost(l.tenure)
 	l.tenure = Tenure{}
 	l.mu.Lock()
@@ -410,6 +441,7 @@ func (l *Loop) announce() {
 	if !open {
 		now = Tenure{}
 	}
+	l.showLeads(open && now == l.tenure)
 	if now == l.tenure {
 		return
 	}
@@ -418,5 +450,6 @@ func (l *Loop) announce() {
 	}
 	if l.tenure = now; open {
 		l.proposer.Lead(now)
+		l.showLeads(true)
 	}
 }

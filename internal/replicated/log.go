@@ -299,6 +299,17 @@ func (l *Log) Leader() (id uint64, address string) {
 	return id, c.Nodes[id].Client
 }
 
+// Leads says which node leads: see replica.Loop.Leads. The log has been started.
+func (l *Log) Leads() replica.Leads { return l.running().Leads() }
+
+// Address returns where clients reach a node; empty: it is not known.
+func (l *Log) Address(node uint64) string {
+	if c := l.conf.Load(); c != nil {
+		return c.Nodes[node].Client
+	}
+	return ""
+}
+
 // Verify implements engine.ReplicatedLog.
 func (l *Log) Verify(ctx context.Context, through func(vfs.FS) vfs.FS, progress func(bytes int64), verified func(name string, err error) error) error {
 	return l.file.Verify(ctx, through, progress, verified)

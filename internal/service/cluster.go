@@ -32,10 +32,13 @@ type Cluster interface {
 type Forwarder interface {
 	// Forward has that node perform a write of a client. ctx has a deadline.
 	//
-	// Errors: a kv.NotLeaderError, and the cause of ctx: nothing was done; kv.ErrUncertain: it
-	// may have been done.
+	// Errors: ErrLeads, a kv.NotLeaderError, and the cause of ctx: nothing was done;
+	// kv.ErrUncertain: it may have been done.
 	Forward(ctx context.Context, w *ForwardedWrite) (*ForwardedAnswer, error)
 }
+
+// ErrLeads says that this node itself leads by now, and is to perform a write that it refused before.
+var ErrLeads = fmt.Errorf("%w, but since then: try again", kv.ErrNotLeader)
 
 // ForwardedWrite is a write of a client that another node is to perform.
 type ForwardedWrite struct {

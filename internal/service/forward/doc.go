@@ -4,7 +4,8 @@
 // A call of gRPC that the store refuses with a kv.NotLeaderError, which means that nothing was done,
 // is sent to the node that leads ([Do]), by the connections between the nodes. That node performs
 // it as a request of the same client ([Receiver]) and sends the answer back. It does not forward
-// in its turn, so there are no loops: if it does not lead either, the client is told NOT_LEADER.
+// in its turn, so there are no loops: if it does not lead either, the called node waits for a while until
+// a node does, be it itself (service.ErrLeads), and then tells the client NOT_LEADER.
 //
 //	F1. The called node judges the request before: limits, and the rights to all that it touches.
 //	    It sends the rights of the client along, and the node that leads judges the request by

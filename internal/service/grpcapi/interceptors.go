@@ -27,7 +27,7 @@ func (a *api) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 	c.work.Budget.Charge(a.server.Memory())
 	answer, err := handler(ctx, req)
 	if err != nil {
-		answer, err = a.forwarded(ctx, c, info.FullMethod, req, err)
+		answer, err = a.forwarded(ctx, c, info.FullMethod, req, err, handler)
 	}
 	err = a.errorOf(c.method, err)
 	a.finishCall(c, req, answer, err)
