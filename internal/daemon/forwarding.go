@@ -36,21 +36,36 @@ const (
 	leaderPause, longestPause = 2 * time.Millisecond, 50 * time.Millisecond
 )
 
+// answerWait is how long a leader that was replaced may take to answer what it was sent before. One
+// that has transferred the leadership has the answer by then; one that is paused or cut off could take as
+// long as the client waits.
+const answerWait = 500 * time.Millisecond
+
+// errReplaced is why a call to a former leader ends.
+var errReplaced = errors.New("another node leads by now")
+
 // Forward implements service.Forwarder.
 func (m *membership) Forward(ctx context.Context, w *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
 	return m.forwards.do(ctx, w)
 }
 
 func (f *forwarding) do(ctx context.Context, w *service.ForwardedWrite) (*service.ForwardedAnswer, error) {
-	patience, cancel := context.WithTimeout(ctx, leaderWait)
-	defer cancel()
+	var patience context.Context // from the first refusal on
 	for pause := leaderPause; ; pause = min(2*pause, longestPause) {
 		now := f.leads()
 		if now.Open {
 			return nil, service.ErrLeads
 		}
 		answer, err := f.try(ctx, now.Node, w)
-		if !refused(answer, err) || !f.await(patience, now, pause) {
+		if !refused(answer, err) {
+			return answer, err
+		}
+		if patience == nil {
+			var cancel context.CancelFunc
+			patience, cancel = context.WithTimeout(ctx, leaderWait)
+			defer cancel()
+		}
+		if !f.await(patience, now, pause) {
 			return answer, err
 		}
 	}
@@ -61,11 +76,39 @@ func (f *forwarding) try(ctx context.Context, leader uint64, w *service.Forwarde
 	if leader == 0 || leader == f.node {
 		return nil, &kv.NotLeaderError{Leader: leader, Address: f.address(leader)}
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go f.watch(ctx, leader, cancel)
 	answer, err := f.send(ctx, leader, w)
+	if errors.Is(err, errReplaced) && !errors.Is(err, kv.ErrUncertain) { // it was not sent
+		return nil, &kv.NotLeaderError{Leader: leader, Address: f.address(leader), Unreachable: true}
+	}
 	if errors.Is(err, peer.ErrUnreachable) || errors.Is(err, kv.ErrInvalidArgument) { // it is no member any more
 		return nil, &kv.NotLeaderError{Leader: leader, Address: f.address(leader), Unreachable: true}
 	}
 	return answer, err
+}
+
+// watch cancels a call to a leader when another node has led for answerWait, unless ctx ends before.
+func (f *forwarding) watch(ctx context.Context, leader uint64, cancel context.CancelCauseFunc) {
+	for {
+		now := f.leads()
+		if now.Node != 0 && now.Node != leader {
+			break
+		}
+		select {
+		case <-now.Changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+	timer := time.NewTimer(answerWait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		cancel(errReplaced)
+	case <-ctx.Done():
+	}
 }
 
 // refused reports whether nothing was done because the node that was asked does not lead, or stops.

@@ -161,3 +161,51 @@ func TestAForwardedWriteThatWaitsInVain(t *testing.T) {
 		require.Zero(t, f.waiting.Load())
 	})
 }
+
+// A write that was sent to a leader which then stands still, or is cut off, ends when another node has
+// led for a while, and not before: an answer may be on its way. What was not sent by then goes to the
+// other node.
+func TestAForwardedWriteLeavesALeaderThatWasReplaced(t *testing.T) {
+	for _, sent := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &elected{}
+			e.lead(2, false)
+			f := forwardingOf(e, func(ctx context.Context, node uint64) (*service.ForwardedAnswer, error) {
+				if node == 3 {
+					return done, nil
+				}
+				<-ctx.Done()
+				if sent { // as peer.Network.Forward says it
+					return nil, fmt.Errorf("%w: %w", kv.ErrUncertain, context.Cause(ctx))
+				}
+				return nil, context.Cause(ctx)
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				answer, err := f.do(ctx, nil)
+				if err == nil {
+					require.Equal(t, done, answer)
+				}
+				ended <- err
+			}()
+			time.Sleep(time.Minute)
+			e.lead(0, false)
+			time.Sleep(time.Minute)
+			e.lead(2, false)
+			time.Sleep(time.Minute)
+			require.Empty(t, ended, "no other node leads")
+			e.lead(3, false)
+			time.Sleep(answerWait - 1)
+			require.Empty(t, ended)
+			if err := <-ended; sent {
+				require.ErrorIs(t, err, kv.ErrUncertain)
+				require.NotErrorIs(t, err, kv.ErrNotLeader)
+			} else {
+				require.NoError(t, err)
+			}
+			require.NoError(t, ctx.Err())
+		})
+	}
+}

@@ -19,7 +19,8 @@
 //	F4. Request ids, time to live, durability and conditions are those of the request, which is
 //	    sent as it is. The deadline holds on both nodes.
 //	F5. If the way breaks once the whole request was sent, the outcome is unknown, and the client
-//	    is told so (OUTCOME_UNKNOWN). Otherwise nothing was done.
+//	    is told so (OUTCOME_UNKNOWN). Otherwise nothing was done. The way also breaks half a second after
+//	    another node has begun to lead: the former leader may be paused, or cut off.
 //	F6. On both nodes the request is one of the calls that are served at a time, and its bytes,
 //	    those of the answer too, are charged to the memory for requests. On the node that leads the
 //	    requests of another node take turns with the connections of clients, as one of them.
