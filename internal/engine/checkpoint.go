@@ -52,7 +52,8 @@ var errCheckpointEnded = fmt.Errorf("%w: the disk is nearly full, so the checkpo
 //
 // K4. While a checkpoint is open, compaction deletes none of its files, and no segment of
 // the log is deleted. The engine ends it when the disk gets too full for writes, and when
-// clients delete on a full disk, because the space of these files is needed.
+// clients delete on a full disk, because the space of these files is needed. If it is still being
+// made then, the call that makes it returns the reason.
 //
 // K5. What Fetch and the readers that it returns read keeps to one rate, over all goroutines, as a
 // pace.Bucket says. A table or value file is read twice: to be verified, with which its checksum is
@@ -105,8 +106,9 @@ type checkpoints struct {
 //
 // Errors: *kv.OverloadError if too many are open, or a member takes more writes than it can
 // flush meanwhile; kv.ErrReadOnly if the store was opened
-// read-only; kv.ErrClosed; the error of the log after a failure.
-func (e *Engine) Checkpoint(ctx context.Context, rate int64) (_ *Checkpoint, err error) {
+// read-only; kv.ErrVersionGone if the engine ended it meanwhile (K4); kv.ErrClosed; the error of the
+// log after a failure.
+func (e *Engine) Checkpoint(ctx context.Context, rate int64) (*Checkpoint, error) {
 	defer e.events.Guard()
 	switch {
 	case e.closed.Load():
@@ -122,31 +124,32 @@ func (e *Engine) Checkpoint(ctx context.Context, rate int64) (_ *Checkpoint, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			c.Release()
-		}
-	}()
+	return c.made(c.collect(ctx))
+}
+
+// collect adds the files of a node that is alone.
+func (c *Checkpoint) collect(ctx context.Context) error {
+	e := c.e
 	// The order matters. What the log holds from here on stays. The files of each partition
 	// hold only what was visible when they were written, so they hold nothing above a
 	// visible number that is read later, and everything else up to that is in the log.
 	hold := e.log.Hold()
-	refs, err := c.keep(hold)
+	versions, err := c.keep(hold)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := e.sequencer.WaitVisible(ctx, e.acknowledged()); err != nil {
-		return nil, err
+		return err
 	}
 	if c.version, err = c.chooseVersion(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := e.log.WaitSynced(ctx, e.log.End()); err != nil {
-		return nil, err
+		return err
 	}
 	log, err := hold.Snapshot(ctx, c.version)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.pace.Owe(log[len(log)-1].Size)
 	// CLOCK is read after the version: its bound is above every time at which an expiry up
@@ -156,14 +159,14 @@ func (e *Engine) Checkpoint(ctx context.Context, rate int64) (_ *Checkpoint, err
 	case err == nil:
 		c.addData(descriptor.ClockName, clock.Encode())
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+		return err
 	}
 	c.addData(descriptor.Name, e.descriptor.Encode())
-	for _, ref := range refs {
-		c.addPartition(ref.Version)
+	for _, v := range versions {
+		c.addPartition(v)
 	}
 	c.addLog(log)
-	return c, nil
+	return nil
 }
 
 // newCheckpoint registers a checkpoint that has no files yet.
@@ -171,6 +174,21 @@ func (e *Engine) newCheckpoint(rate int64) (*Checkpoint, error) {
 	c := &Checkpoint{e: e, began: time.Now(), parts: make(map[string]checkpointPart), pace: pace.New(rate)}
 	c.life, c.end = context.WithCancel(context.Background())
 	if err := e.checkpoints.add(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// made returns the checkpoint, to which all files were added unless err says why not. If it has
+// ended meanwhile, that is the error: err may come of files that were deleted after it. A
+// checkpoint can end from newCheckpoint on, so what the calls until made acquire for it is
+// registered under mu, and released at once if it has ended: see keep and chooseVersion.
+func (c *Checkpoint) made(err error) (*Checkpoint, error) {
+	if ended := c.Err(); ended != nil {
+		return nil, ended
+	}
+	if err != nil {
+		c.Release()
 		return nil, err
 	}
 	return c, nil
@@ -188,9 +206,15 @@ func (c *Checkpoint) chooseVersion(ctx context.Context) (kv.SeqNum, error) {
 		return 0, err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.snapshot = s.ID
-	return s.Version, nil
+	ended := c.released
+	if ended == nil {
+		c.snapshot = s.ID
+	}
+	c.mu.Unlock()
+	if ended != nil {
+		c.e.snapshots.end(s.ID)
+	}
+	return s.Version, ended
 }
 
 // add registers a checkpoint, unless there are too many.
@@ -301,20 +325,20 @@ func (c *Checkpoint) addLog(segments []wal.SnapshotFile) {
 }
 
 // keep keeps the files of all partitions as they are now, and takes over what keeps the log, until
-// the checkpoint is released. It fails if that has ended meanwhile.
-func (c *Checkpoint) keep(hold *wal.Hold) ([]*manifest.Ref, error) {
-	var refs []*manifest.Ref
-	for _, p := range c.e.partitions {
-		refs = append(refs, p.AcquireFiles())
-	}
+// the checkpoint is released. It fails if that was before. The versions stay valid, as they never
+// change; their files may be deleted after the release.
+func (c *Checkpoint) keep(hold *wal.Hold) (versions []*manifest.Version, err error) {
 	c.mu.Lock()
-	c.hold, c.refs = hold, refs
-	err := c.released
+	c.hold, err = hold, c.released
+	for i := 0; err == nil && i < len(c.e.partitions); i++ {
+		ref := c.e.partitions[i].AcquireFiles()
+		c.refs, versions = append(c.refs, ref), append(versions, ref.Version)
+	}
 	c.mu.Unlock()
 	if err != nil {
 		c.letGo()
 	}
-	return refs, err
+	return versions, err
 }
 
 // Info implements backup.Source.

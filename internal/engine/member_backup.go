@@ -23,39 +23,39 @@ const (
 // flushed first. What was committed meanwhile is in its log, which is made for it in memory:
 // the records of the cluster are those of a single node. It is no more than what fits into
 // memtables.
-func (m *member) checkpointAlone(ctx context.Context, rate int64) (_ *Checkpoint, err error) {
-	e := m.e
+func (m *member) checkpointAlone(ctx context.Context, rate int64) (*Checkpoint, error) {
 	if err := m.round(ctx, kv.Freshness{}); err != nil { // K1
 		return nil, err
 	}
-	c, err := e.newCheckpoint(rate)
+	c, err := m.e.newCheckpoint(rate)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			c.Release()
-		}
-	}()
+	return c.made(m.collectAlone(ctx, c))
+}
+
+// collectAlone adds the files of the store of a single node.
+func (m *member) collectAlone(ctx context.Context, c *Checkpoint) error {
+	e := m.e
 	flushed, err := m.flushVisible(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	at, err := m.hold(c, flushed, time.Now()) // the newest place: the log is short
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// As in Checkpoint: the tables hold nothing above a visible number that is read later.
-	refs, err := c.keep(nil)
+	versions, err := c.keep(nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if c.version, err = c.chooseVersion(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	log, err := m.tail(ctx, at, c.version)
 	if err != nil {
-		return nil, fmt.Errorf("log of a checkpoint: %w", err)
+		return fmt.Errorf("log of a checkpoint: %w", err)
 	}
 	for i := range log {
 		c.pace.Owe(log[i].Size)
@@ -67,13 +67,13 @@ func (m *member) checkpointAlone(ctx context.Context, rate int64) (_ *Checkpoint
 		c.addData(descriptor.ClockName, clock.Encode())
 	}
 	c.addData(descriptor.Name, e.descriptor.Encode())
-	for _, ref := range refs {
-		v := *ref.Version
+	for _, version := range versions {
+		v := *version
 		v.Position = nil // the log is the store's own
 		c.addPartition(&v)
 	}
 	c.addLog(log)
-	return c, nil
+	return nil
 }
 
 // tail returns the records after a place, up to a version, as the log of a single node.

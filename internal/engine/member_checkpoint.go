@@ -19,40 +19,43 @@ import (
 // (M3). It learns the request ids of those by that too: the position is a nameSpan old, if
 // the log reaches back so far and no node was added since. Until Release the log after the
 // position is kept.
-func (m *member) Checkpoint(ctx context.Context, rate int64) (_ *Checkpoint, _ Position, err error) {
-	e := m.e
-	if err := e.Err(); err != nil {
+func (m *member) Checkpoint(ctx context.Context, rate int64) (*Checkpoint, Position, error) {
+	if err := m.e.Err(); err != nil {
 		return nil, Position{}, err
 	}
-	c, err := e.newCheckpoint(rate)
+	c, err := m.e.newCheckpoint(rate)
 	if err != nil {
 		return nil, Position{}, err
 	}
-	defer func() {
-		if err != nil {
-			c.Release()
-		}
-	}()
+	at, err := m.collect(ctx, c)
+	if c, err = c.made(err); err != nil {
+		return nil, Position{}, err
+	}
+	return c, at, nil
+}
+
+// collect adds the files of a checkpoint for another node, and returns its position.
+func (m *member) collect(ctx context.Context, c *Checkpoint) (Position, error) {
 	flushed, err := m.flushVisible(ctx)
 	if err != nil {
-		return nil, Position{}, err
+		return Position{}, err
 	}
 	at, err := m.hold(c, flushed, time.Now().Add(-nameSpan))
 	if err != nil {
-		return nil, Position{}, err
+		return Position{}, err
 	}
-	refs, err := c.keep(nil)
+	versions, err := c.keep(nil)
 	if err != nil {
-		return nil, Position{}, err
+		return Position{}, err
 	}
 	c.version = at.Seq
-	c.addData(descriptor.Name, e.descriptor.Encode())
-	for _, ref := range refs {
-		v := *ref.Version
+	c.addData(descriptor.Name, m.e.descriptor.Encode())
+	for _, version := range versions {
+		v := *version
 		v.Position = at.Encode()
 		c.addPartition(&v)
 	}
-	return c, at, nil
+	return at, nil
 }
 
 // flushVisible flushes until the tables hold everything up to the number that it returns: what

@@ -33,6 +33,7 @@ type gate struct {
 	chosen faultfs.Predicate
 	wait   chan struct{}
 	open   func()
+	fault  faultfs.Fault // of the operations once it is open
 }
 
 func newGate(kind faultfs.Kind, pattern string) *gate {
@@ -46,7 +47,9 @@ func (g *gate) Inject(op faultfs.Op) faultfs.Fault {
 	if !g.chosen(op) {
 		return faultfs.Fault{}
 	}
-	return faultfs.Fault{Delay: func() { <-g.wait }}
+	fault := g.fault
+	fault.Delay = func() { <-g.wait }
+	return fault
 }
 
 // keysIn returns keys that lie in a partition.

@@ -14,8 +14,11 @@ import (
 )
 
 // Hold keeps the segments of a log from being reclaimed.
+//
+// Safe for concurrent use: one goroutine may release it while another one takes a snapshot.
 type Hold struct {
-	log *Log // nil once released
+	log      *Log
+	released bool // guarded by log.mu
 }
 
 // Hold keeps every segment that exists now, and all later ones, until Release. It waits for
@@ -29,23 +32,27 @@ func (l *Log) Hold() *Hold {
 	return &Hold{log: l}
 }
 
+var errReleased = fmt.Errorf("snapshot of the commit log: %w: its segments are not held any more", kv.ErrClosed)
+
 // Release ends the hold. The next Reclaim deletes what was held. Idempotent.
 func (h *Hold) Release() {
-	if h.log == nil {
-		return
-	}
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
-	h.log.mu.holds--
-	h.log = nil
+	if !h.released {
+		h.released = true
+		h.log.mu.holds--
+	}
 }
 
 // Segments returns the segments that exist, oldest first, and the one that is written to, up to
-// what is written of it; nil if the log is suspended.
+// what is written of it; nil if the log is suspended or h is released.
 func (h *Hold) Segments() (sealed []SnapshotFile, active *SnapshotFile) {
 	l := h.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if h.released {
+		return nil, nil
+	}
 	for _, s := range l.mu.live {
 		sealed = append(sealed, l.snapshotFile(s.num, s.bytes))
 	}
@@ -98,11 +105,16 @@ type SnapshotFile struct {
 //
 // Everything up to upTo must be synced, and upTo must be the last number of a record, or a
 // number that was skipped. Of a log that is suspended there is no snapshot. The files can be
-// read until h is released. Cost: reads the frames
+// read until h is released; if that is before Snapshot returns, a segment may be missing.
+// Errors: kv.ErrClosed if h is released. Cost: reads the frames
 // of the segment that is cut, at most 64 MiB by default, under no lock.
 func (h *Hold) Snapshot(ctx context.Context, upTo kv.SeqNum) ([]SnapshotFile, error) {
 	l := h.log
 	l.mu.Lock()
+	if h.released {
+		l.mu.Unlock()
+		return nil, errReleased
+	}
 	if l.mu.active == nil {
 		cause := l.mu.space.refused
 		l.mu.Unlock()

@@ -154,5 +154,10 @@ func TestAHoldKeepsSegments(t *testing.T) {
 	other.Release()
 	require.NoError(t, l.Reclaim(last.base))
 	require.Less(t, len(contents(t, disk)), segments)
+	_, err := other.Snapshot(t.Context(), last.base)
+	require.ErrorIs(t, err, kv.ErrClosed)
+	sealed, active := other.Segments()
+	require.Empty(t, sealed)
+	require.Nil(t, active)
 	require.NoError(t, l.Close())
 }
