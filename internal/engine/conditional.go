@@ -74,7 +74,7 @@ func (e *Engine) lookupGuarded(ctx context.Context, reads []*kv.Lookup, holds fu
 	var again []*kv.Lookup
 	for i, r := range reads {
 		if r.Err == nil && !holds(i) {
-			*r = r.Question()
+			r.Drop()
 			again = append(again, r)
 		}
 	}
@@ -163,6 +163,9 @@ func (e *Engine) writeConditional(ctx context.Context, to *writers, writes []*kv
 				under = append(under, started{r.write, commit})
 			case errors.Is(err, kv.ErrConflict) || errors.Is(err, partition.ErrStale):
 				again, conflict = append(again, r.write), err
+				if previous := r.write.Previous; previous != nil {
+					previous.Drop()
+				}
 			}
 		}
 		flush()

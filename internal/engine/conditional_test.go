@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -217,4 +218,70 @@ func TestConditionalWritesDoNotWaitForEachOther(t *testing.T) {
 		assert.True(t, again.Deduplicated)
 		assert.Equal(t, first.Version, again.Version)
 	})
+}
+
+// meterFunc is a kv.Meter that calls a function for each value before it is copied, and counts the
+// bytes that it has taken.
+type meterFunc struct {
+	call  func()
+	taken int64
+}
+
+func (m *meterFunc) Take(bytes int64) bool {
+	m.call()
+	m.taken += bytes
+	return true
+}
+
+func (m *meterFunc) Give(bytes int64) { m.taken -= bytes }
+
+// A write that returns what the key held reads it again after each conflict. The call is charged for
+// what it returns alone: a budget of one value suffices, and so does memory for one.
+func TestAConflictGivesBackWhatTheWriteHasRead(t *testing.T) {
+	const size, conflicts = 64 << 10, 5
+	places := map[string]func(e *Engine) error{
+		"memtable": func(*Engine) error { return nil },
+		"table":    func(e *Engine) error { return e.Flush(t.Context()) },
+	}
+	for place, settle := range places {
+		for name, threshold := range map[string]int{"inline": 1 << 20, "apart": 1 << 10} {
+			t.Run(place+", "+name, func(t *testing.T) {
+				o := small(vfs.NewMem())
+				o.MemtableBytes, o.ValueThreshold = 16<<20, threshold
+				e := open(t, o)
+				value := func(n int) string { return strings.Repeat(strconv.Itoa(n), size) }
+				put(t, e, "k", value(0), memory)
+				require.NoError(t, settle(e))
+
+				n := 0
+				meter := &meterFunc{call: func() { // the write has found a version, and not appended
+					if n < conflicts {
+						n++
+						put(t, e, "k", value(n), memory)
+						assert.NoError(t, settle(e))
+					}
+				}}
+				account := &countedMemory{limit: kv.ValueCopies * size}
+				budget := kv.NewReadBudget(0)
+				budget.ResetExact(size)
+				budget.Charge(account)
+				budget.Meter(meter)
+				w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("k"), Value: []byte("new")}, Previous: &kv.Lookup{Budget: budget}}
+				require.NoError(t, e.Write(t.Context(), []*kv.Write{w}))
+				require.NoError(t, w.Err)
+				require.Equal(t, conflicts, n)
+				assert.Equal(t, value(conflicts), string(w.Previous.Value))
+				requireValue(t, e, "k", "new")
+
+				assert.False(t, budget.Spent())
+				assert.EqualValues(t, size, meter.taken, "of the value that is returned")
+				assert.EqualValues(t, size, budget.Settle())
+				budget.Trim()
+				assert.EqualValues(t, kv.ValueCopies*size, budget.Held())
+				account.Give(budget.Part(size))
+				assert.Zero(t, account.used, "it holds nothing else")
+				assert.Zero(t, budget.Held())
+			})
+		}
+	}
 }

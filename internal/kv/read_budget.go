@@ -23,7 +23,7 @@ var ErrBudgetSpent = fmt.Errorf(
 // A budget with a Meter counts each value there before it is copied. When the Meter refuses
 // one, the budget is spent.
 //
-// Take and Spent are safe for concurrent use, the other methods are not. Do not copy.
+// Take, Give and Spent are safe for concurrent use, the other methods are not. Do not copy.
 type ReadBudget struct {
 	left  atomic.Int64 // negative: exceeded
 	exact bool
@@ -139,6 +139,22 @@ func (b *ReadBudget) Take(bytes int) bool {
 		b.meter.Give(int64(bytes))
 	}
 	return false
+}
+
+// Give gives back what Take reserved for a value that is not used any more. The budget keeps what it
+// holds of the Memory, for the next value. A budget that was spent may have room again.
+func (b *ReadBudget) Give(bytes int) {
+	if b == nil {
+		return
+	}
+	b.left.Add(int64(bytes))
+	if b.memory != nil {
+		b.spare.Add(ValueCopies * int64(bytes))
+	}
+	if b.meter != nil {
+		b.metered.Add(-int64(bytes))
+		b.meter.Give(int64(bytes))
+	}
 }
 
 // Count counts bytes by the Meter and reports whether that took them. Take calls it for each

@@ -157,3 +157,50 @@ func TestReadBudgetGivesBackToItsMeter(t *testing.T) {
 	assert.Zero(t, m.taken, "the call reads all of it again")
 	assert.Zero(t, b.Settle())
 }
+
+// What one value took is given back everywhere, and suffices for a value of the same size.
+func TestReadBudgetTakesAgainWhatItWasGivenBack(t *testing.T) {
+	const size = memoryStep
+	meter, memory := &fakeMeter{left: size - 1}, &fakeMemory{left: ValueCopies * size}
+	b := NewReadBudget(0)
+	b.ResetExact(size)
+	b.Meter(meter)
+	b.Charge(memory)
+	for range 3 {
+		require.True(t, b.Take(size))
+		assert.Zero(t, memory.left)
+		assert.EqualValues(t, size, meter.taken)
+		b.Give(size)
+		assert.Zero(t, meter.taken)
+	}
+	assert.False(t, b.Spent())
+	assert.Zero(t, b.Settle())
+	b.Trim()
+	assert.Zero(t, b.Held())
+	assert.EqualValues(t, ValueCopies*size, memory.left)
+
+	plain := NewReadBudget(10)
+	plain.Give(5)
+	assert.Zero(t, plain.spare.Load(), "without a memory")
+	var none *ReadBudget
+	none.Give(5)
+}
+
+// A dropped answer gives back the value that it has, and only that.
+func TestADroppedLookupIsTheQuestionAgain(t *testing.T) {
+	b := NewReadBudget(0)
+	for _, l := range []Lookup{
+		{Found: true, Value: []byte("value"), Version: 3, ReadVersion: 4},
+		{Found: true, Omitted: true, Version: 3},
+		{ReadVersion: 4},
+		{Err: ErrBudgetSpent},
+	} {
+		b.ResetExact(5)
+		require.True(t, b.Take(len(l.Value)))
+		l.Key, l.Hash, l.Want, l.Budget = []byte("k"), 7, WantLength(5), b
+		question := l.Question()
+		l.Drop()
+		assert.Equal(t, question, l)
+		assert.True(t, b.Take(5))
+	}
+}

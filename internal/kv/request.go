@@ -42,6 +42,15 @@ func (l *Lookup) Question() Lookup {
 	return Lookup{Key: l.Key, Hash: l.Hash, Want: l.Want, Budget: l.Budget, Fresh: l.Fresh, Stages: l.Stages}
 }
 
+// Drop forgets the answer, so that the read can be done again, and gives back what the value took of
+// the Budget.
+func (l *Lookup) Drop() {
+	if l.Found && !l.Omitted {
+		l.Budget.Give(len(l.Value))
+	}
+	*l = l.Question()
+}
+
 // Freshness says how new the state must be that a read sees which names no version. The zero
 // Freshness is that it misses nothing that was acknowledged before it began. On a node that is
 // alone every read is so.
