@@ -197,8 +197,8 @@ func (c *clusterNode) use(node uint64, network *peer.Network, log *replicated.Lo
 // milliseconds; after an election timeout the other node has failed to.
 const handOverWait = time.Second
 
-// handOver lets another node lead before this one ends: otherwise the others would miss it
-// for an election timeout first.
+// handOver lets another node lead before this one ends, and before it refuses calls: otherwise the others
+// would miss it for an election timeout first, and no write would succeed until it has ended.
 func (s *process) handOver() {
 	s.cluster.mu.Lock()
 	log := s.cluster.log
@@ -213,6 +213,37 @@ func (s *process) handOver() {
 		s.log.Warn("the leadership was not handed over; the other nodes elect a leader", zap.Error(err))
 	case leader != 0:
 		s.log.Info("the leadership was handed over", zap.Uint64("node", leader))
+	}
+}
+
+// follow hands the leadership over, and again whenever this node leads until end is called: while a stop
+// waits for calls in flight, this node refuses all others, so it must not be the one that leads.
+func (s *process) follow() (end func()) {
+	s.handOver()
+	s.cluster.mu.Lock()
+	log := s.cluster.log
+	s.cluster.mu.Unlock()
+	if log == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	now := log.Leads()
+	following.Go(func() {
+		for {
+			select {
+			case <-now.Changed:
+			case <-ctx.Done():
+				return
+			}
+			if now = log.Leads(); now.Open && !s.abandoned() {
+				s.handOver()
+			}
+		}
+	})
+	return func() {
+		cancel()
+		following.Wait()
 	}
 }
 

@@ -452,12 +452,14 @@ func (s *process) closeAll(ctx context.Context, calls time.Duration) error {
 	s.health.Lock() // waits for a publishReady in progress
 	//lint:ignore SA2001 nothing is done under the lock
 	s.health.Unlock()
+	follows := func() {}
+	if calls > 0 && !s.abandoned() {
+		follows = s.follow()
+	}
 	if err := s.server.Load().Shutdown(ctx); err != nil && calls > 0 && !s.abandoned() {
 		s.log.Warn("calls in flight were cut off after their part of the grace period", zap.Duration("part", calls))
 	}
-	if calls > 0 && !s.abandoned() {
-		s.handOver()
-	}
+	follows()
 	s.looking.Lock()
 	s.closing = true
 	s.looking.Unlock()

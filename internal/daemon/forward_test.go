@@ -185,3 +185,60 @@ func TestTransfersAreNotSeenByClients(t *testing.T) {
 		require.NoError(t, r.end())
 	}
 }
+
+// A leader that stops hands the leadership over before it waits for its calls: the others take writes while
+// a client still reads a long answer.
+func TestALeaderThatStopsHandsOverBeforeItWaits(t *testing.T) {
+	starts, _ := clusterOf(t, 3)
+	var nodes []*running
+	for _, start := range starts {
+		nodes = append(nodes, start())
+	}
+	nodes[0].status(calm)
+	ctx := testwait.Context(t)
+	leader := 0
+	testwait.Until(t, func() bool { // again if the nodes elect in between, as after a pause of the machine
+		leader = putAnywhere(t, nodes, "k")
+		for i := range 16 {
+			if nodes[leader].client.Put(ctx, fmt.Appendf(nil, "large/%d", i), make([]byte, 1<<20)) != nil {
+				return false
+			}
+		}
+		return termOf(t, nodes[leader]) != ""
+	})
+	old := nodes[leader]
+	conn, err := grpc.NewClient(old.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	scan, err := kvdpb.NewKVServiceClient(conn).Scan(ctx, &kvdpb.ScanRequest{Range: &kvdpb.Range{Start: []byte("large/"), End: []byte("large0")}})
+	require.NoError(t, err)
+	_, err = scan.Recv()
+	require.NoError(t, err)
+	old.stop()
+	other := nodes[(leader+1)%3]
+	testwait.Until(t, func() bool {
+		err := other.client.Put(ctx, []byte("during"), nil)
+		if err != nil {
+			select {
+			case err := <-old.ended:
+				old.ended <- err
+				require.Fail(t, "no write succeeded before the old leader had ended")
+			default:
+			}
+		}
+		return err == nil
+	})
+	require.Empty(t, old.ended, "it ended before another node took a write")
+	for range 2 { // the rest of the answer
+		if _, err = scan.Recv(); err != nil {
+			break
+		}
+	}
+	require.NoError(t, err, "the scan was cut off before")
+	require.NoError(t, conn.Close())
+	require.NoError(t, <-old.ended)
+	for _, r := range nodes {
+		if r != old {
+			require.NoError(t, r.end())
+		}
+	}
+}
