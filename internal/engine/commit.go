@@ -44,7 +44,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	}
 	watch := startWatch(o.Stages)
 	defer watch.stop()
-	size := t.Batch.Bytes()
+	size := t.Batch.Takes(e.opts.limits)
 	if err := e.admit(ctx, size); err != nil {
 		return 0, err
 	}
@@ -144,7 +144,7 @@ type proposal struct {
 // delete goes to every partition, since each may have keys of the range.
 func (e *Engine) newProposal(to *writers, b *kv.WriteBatch, o kv.WriteOptions) *proposal {
 	o.Durability = e.durability(o.Durability)
-	p := e.emptyProposal(to, o, int64(b.Bytes()))
+	p := e.emptyProposal(to, o, int64(b.Takes(e.opts.limits)))
 	for _, op := range b.Ops() {
 		if op.Kind == kv.KindRangeDelete {
 			for i := range e.partitions {

@@ -138,12 +138,12 @@ func (e *Engine) newExecution(guards []kv.Guard, then, otherwise *kv.WriteBatch,
 	return x, nil
 }
 
-// bytes returns the size of the larger branch.
+// bytes returns what the larger branch takes.
 func (x *execution) bytes() int {
 	n := 0
 	for _, b := range x.branches {
 		if b.batch != nil {
-			n = max(n, b.batch.Bytes())
+			n = max(n, b.batch.Takes(x.e.opts.limits))
 		}
 	}
 	return n

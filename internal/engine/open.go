@@ -177,6 +177,7 @@ func (e *Engine) openShared() error {
 		return err
 	}
 	n := e.descriptor.Partitions
+	e.opts.limits.RangeCopies = n
 	e.cache = sstable.NewCache(e.opts.CacheBytes)
 	var err error
 	if e.opts.ReadOnly || e.member != nil {

@@ -278,7 +278,7 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 	}
 	watch := startWatch(o.Stages)
 	defer watch.stop()
-	size := b.Bytes()
+	size := b.Takes(e.opts.limits)
 	if err := e.admit(ctx, size); err != nil {
 		return 0, err
 	}

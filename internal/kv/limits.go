@@ -12,7 +12,23 @@ type Limits struct {
 	ValueBytes int // longest value
 	BatchOps   int // most operations in one atomic batch
 	BatchBytes int // most bytes (keys and values) in one atomic batch
+
+	// RangeCopies is how often the store keeps a range delete: once in each partition. 0 means 1.
+	// It is no choice of the operator; see WriteBatch.Takes.
+	RangeCopies int
 }
+
+// RangeDeleteBytes is at least what one copy of a range delete occupies besides its start and end: in a
+// memtable, which takes more than the record in the log. Package memtable checks it.
+const RangeDeleteBytes = 256
+
+// MostTaken returns the most bytes that one atomic batch may take: see WriteBatch.Takes. It is what the
+// largest batch takes if all of it are range deletes that are kept once. One range delete with the
+// longest keys takes less in a store with 1,024 partitions, and so does the largest batch of other
+// writes together with one such range delete in a store with 64.
+func (l Limits) MostTaken() int { return l.BatchBytes + l.BatchOps*RangeDeleteBytes }
+
+func (l Limits) rangeCopies() int { return max(l.RangeCopies, 1) }
 
 // DefaultLimits apply unless the operator sets others: keys up to 4 KiB, values up to 4
 // MiB, batches up to 4,096 operations and 8 MiB. Guessed from what comparable stores

@@ -110,6 +110,23 @@ func (b *WriteBatch) Len() int { return len(b.ops) }
 // Bytes returns the total length of keys and values, including those of guards.
 func (b *WriteBatch) Bytes() int { return b.bytes }
 
+// Takes returns the bytes that the batch takes in a record of the log, and at most in the memtables:
+// those of keys and values, as Bytes counts them, but a range delete counts with RangeDeleteBytes and
+// once for each copy that the store keeps of it. It is the measure of what a batch waits for and
+// reserves; it may be called before Normalize or after.
+func (b *WriteBatch) Takes(l Limits) int {
+	count, bytes, unbounded := 0, 0, 0
+	for i := range b.ops {
+		if op := &b.ops[i]; op.Kind == KindRangeDelete {
+			count, bytes = count+1, bytes+op.Size()
+			if len(op.Value) == 0 {
+				unbounded = len(l.aboveAllKeys()) // one of them is kept
+			}
+		}
+	}
+	return b.bytes - bytes + l.rangeCopies()*(bytes+unbounded+count*RangeDeleteBytes)
+}
+
 // Ops returns the operations, borrowed until the next call that changes b.
 func (b *WriteBatch) Ops() []Op { return b.ops }
 
@@ -133,6 +150,9 @@ func (b *WriteBatch) Check(l Limits) error {
 			return fmt.Errorf("operation %d of the batch: %w", i, err)
 		}
 	}
+	if err := b.checkTaken(l); err != nil {
+		return err
+	}
 	for i := range b.guards {
 		g := &b.guards[i]
 		if err := errors.Join(l.CheckKey(g.Key), g.Check(l)); err != nil {
@@ -140,6 +160,23 @@ func (b *WriteBatch) Check(l Limits) error {
 		}
 	}
 	return nil
+}
+
+// checkTaken reports whether range deletes make the batch too large, although it has no more operations
+// and bytes than a batch may have.
+func (b *WriteBatch) checkTaken(l Limits) error {
+	taken := b.Takes(l)
+	if l.rangeCopies() == 1 || taken <= l.MostTaken() {
+		return nil
+	}
+	ranges := 0
+	for i := range b.ops {
+		if b.ops[i].Kind == KindRangeDelete {
+			ranges++
+		}
+	}
+	return fmt.Errorf("%w: batch takes %d bytes, limit is %d: each of its %d range deletes is stored in all %d partitions; split it into several batches",
+		ErrTooLarge, taken, l.MostTaken(), ranges, l.rangeCopies())
 }
 
 // Normalize makes the operations independent of their order, so that all may carry one

@@ -199,3 +199,32 @@ func TestErrorsMatchTheirSentinels(t *testing.T) {
 	assert.ErrorIs(t, &OverloadError{Reason: "inbox_full"}, ErrOverloaded)
 	assert.NotErrorIs(t, ErrUnsupportedVersion, ErrCorrupt, "an unknown version is not damage")
 }
+
+// A range delete counts once for each copy that the store keeps, with what it needs in a memtable. Normalize
+// makes no batch take more.
+func TestRangeDeletesTakeTheirCopies(t *testing.T) {
+	limits := DefaultLimits
+	limits.RangeCopies = 8
+	var b WriteBatch
+	b.Put([]byte("key"), []byte("value"))
+	assert.Equal(t, 8, b.Takes(limits))
+	b.DeleteRange([]byte("a"), []byte("bb"))
+	assert.Equal(t, 8+8*(3+RangeDeleteBytes), b.Takes(limits))
+	assert.Equal(t, 8+3+RangeDeleteBytes, b.Takes(DefaultLimits))
+	b.DeleteRange([]byte("c"), nil)
+	b.DeleteRange(nil, nil)
+	before := b.Takes(limits)
+	require.Equal(t, 8+8*(4+DefaultLimits.KeyBytes+1+3*RangeDeleteBytes), before)
+	b.Normalize(limits)
+	assert.Equal(t, 2, b.Len(), "the unbounded ones become one, which covers the put")
+	assert.LessOrEqual(t, b.Takes(limits), before)
+
+	limits.RangeCopies = 64
+	for b.Reset(); b.Takes(limits) <= limits.MostTaken(); b.DeleteRange([]byte("a"), []byte("b")) {
+		if b.Len() > 0 {
+			require.NoError(t, b.Check(limits))
+		}
+	}
+	require.ErrorIs(t, b.Check(limits), ErrTooLarge)
+	require.NoError(t, b.Check(DefaultLimits), "in a store of one partition it is smaller")
+}

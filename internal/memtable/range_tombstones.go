@@ -22,6 +22,9 @@ type rangeTombstones struct {
 // that kv.RangeTombstones keeps for it, in a run and in the folded set.
 const rangeTombstoneBytes = 2 * (72 + 24)
 
+// A batch reserves enough for its range tombstones.
+const _ = uint(kv.RangeDeleteBytes - (headerBytes + refBytes + rangeTombstoneBytes))
+
 // with returns the tombstones of s, which may be nil, and e, whose slices it
 // keeps.
 func (s *rangeTombstones) with(e kv.Entry) *rangeTombstones {

@@ -26,6 +26,11 @@ func (s *Server) Apply(ctx context.Context, c *Call, mutations []Mutation, o kv.
 	if err := batch.Check(s.limits); err != nil {
 		return w, Invalid(err)
 	}
+	release, err := s.reserveCopies(ctx, c, batch)
+	if err != nil {
+		return w, err
+	}
+	defer release()
 	o.Deduplicated, o.Stages = &w.Deduplicated, c.enter()
 	w.Version, err = s.store.Apply(ctx, batch, o)
 	c.leave()
@@ -88,6 +93,11 @@ func (s *Server) Commit(ctx context.Context, c *Call, t *Transaction, o kv.Write
 	if err != nil {
 		return w, err
 	}
+	release, err := s.reserveCopies(ctx, c, txn.Batch)
+	if err != nil {
+		return w, err
+	}
+	defer release()
 	o.Deduplicated, o.Stages = &w.Deduplicated, c.enter()
 	w.Version, err = s.store.Commit(ctx, txn, o)
 	c.leave()
@@ -150,6 +160,11 @@ func (s *Server) Execute(ctx context.Context, c *Call, e *Execution, o kv.WriteO
 	if err != nil {
 		return false, w, err
 	}
+	release, err := s.reserveCopies(ctx, c, s.larger(then, otherwise))
+	if err != nil {
+		return false, w, err
+	}
+	defer release()
 	o.Deduplicated, o.Stages = &w.Deduplicated, c.enter()
 	succeeded, w.Version, err = s.store.Execute(ctx, e.Guards, then, otherwise, o)
 	c.leave()

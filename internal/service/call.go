@@ -50,6 +50,8 @@ type Call struct {
 	Charged int           // bytes of the request, as Server.Charge took them
 	// Budget bounds what the request reads. Its owner charges it to Server.Memory.
 	Budget kv.ReadBudget
+	// Held is what is reserved of Server.Memory for the request itself.
+	Held int64
 	// PeerEpoch is that of the store of the node that forwarded the request; 0: it came from
 	// its client.
 	PeerEpoch uint64

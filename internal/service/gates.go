@@ -43,7 +43,8 @@ var kindNames = [gateCount]string{"reads", "writes", "cached_reads"}
 // the second gate, so it is full only if the processors are busy.
 type gatedStore struct {
 	Store
-	gates [gateCount]*admission.Gate
+	limits kv.Limits
+	gates  [gateCount]*admission.Gate
 }
 
 // waitingShare is what may wait at a gate, as a multiple of what may be inside. The
@@ -66,7 +67,7 @@ func newGatedStore(store Store, o *Options) *gatedStore {
 			Waiting: admission.Size{Ops: waitingShare * inside.Ops, Bytes: waitingShare * inside.Bytes},
 		})
 	}
-	return &gatedStore{store, [gateCount]*admission.Gate{
+	return &gatedStore{store, store.Limits(), [gateCount]*admission.Gate{
 		Reads:       gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
 		Writes:      gate(admission.Size{Ops: o.WriteOps, Bytes: writeBytes}),
 		cachedReads: gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
@@ -186,7 +187,7 @@ func (s *gatedStore) Write(ctx context.Context, all []*kv.Write) error {
 
 // Apply implements Writer.
 func (s *gatedStore) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
-	size := admission.Size{Ops: b.Len(), Bytes: b.Bytes()}
+	size := admission.Size{Ops: b.Len(), Bytes: b.Takes(s.limits)}
 	if err := s.enter(ctx, Writes, size); err != nil {
 		return 0, err
 	}
@@ -196,7 +197,7 @@ func (s *gatedStore) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOpti
 
 // Commit implements Writer.
 func (s *gatedStore) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error) {
-	size := admission.Size{Ops: t.Batch.Len() + len(t.Keys) + len(t.Ranges), Bytes: t.Batch.Bytes()}
+	size := admission.Size{Ops: t.Batch.Len() + len(t.Keys) + len(t.Ranges), Bytes: t.Batch.Takes(s.limits)}
 	if err := s.enter(ctx, Writes, size); err != nil {
 		return 0, err
 	}
@@ -206,7 +207,7 @@ func (s *gatedStore) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOp
 
 // Execute implements Writer.
 func (s *gatedStore) Execute(ctx context.Context, guards []kv.Guard, then, otherwise *kv.WriteBatch, o kv.WriteOptions) (bool, kv.SeqNum, error) {
-	size := admission.Size{Ops: len(guards) + then.Len() + otherwise.Len(), Bytes: then.Bytes() + otherwise.Bytes()}
+	size := admission.Size{Ops: len(guards) + then.Len() + otherwise.Len(), Bytes: then.Takes(s.limits) + otherwise.Takes(s.limits)}
 	if err := s.enter(ctx, Writes, size); err != nil {
 		return false, 0, err
 	}

@@ -33,6 +33,27 @@ func (m *Method) RequestBytes(size int) int64 {
 	return int64(size)
 }
 
+// reserveCopies waits for the memory of what a batch takes in the record and in the frame of the log
+// beyond what the request has reserved for its bytes, and returns what gives it back.
+func (s *Server) reserveCopies(ctx context.Context, c *Call, b *kv.WriteBatch) (release func(), err error) {
+	bytes := (WriteCopies - 1) * int64(b.Takes(s.limits)-b.Bytes())
+	if bytes == 0 {
+		return func() {}, nil
+	}
+	if err := s.Memory().Wait(ctx, bytes, c.Held+c.Budget.Held()); err != nil {
+		return nil, s.NoMemory(err)
+	}
+	return func() { s.Memory().Give(bytes) }, nil
+}
+
+// larger returns the batch that takes more.
+func (s *Server) larger(a, b *kv.WriteBatch) *kv.WriteBatch {
+	if a.Takes(s.limits) > b.Takes(s.limits) {
+		return a
+	}
+	return b
+}
+
 // readWithin has do read within a budget. If there is too little memory for what it reads,
 // the result is dropped, and do runs again once there is memory.
 func (s *Server) readWithin(ctx context.Context, b *kv.ReadBudget, limit int, do func() error) error {

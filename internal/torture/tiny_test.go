@@ -64,11 +64,11 @@ func keepBusy(t *testing.T) {
 	}
 }
 
-func withTinyElements(t *testing.T, cases []memoryCase) {
+func withTinyElements(t *testing.T, cases []memoryCase, flags ...string) {
 	const text, budget = "64MiB", 64 << 20
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s := serve(t, filepath.Join(t.TempDir(), "data"), "--memory", text)
+			s := serve(t, filepath.Join(t.TempDir(), "data"), append([]string{"--memory", text}, flags...)...)
 			resetPeak(t, s)
 			progress.Store(0)
 			ctx, cancel := context.WithCancel(context.Background())

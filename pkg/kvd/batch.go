@@ -32,8 +32,11 @@ func (b *Batch) Delete(key []byte, opts ...WriteOption) *Batch {
 	return b.add(backend.Mutation{Kind: backend.Delete, Key: bytes.Clone(key), Condition: o.conditionCopy()})
 }
 
-// DeleteRange adds the removal of every key of a range. Keys that the batch puts later are
-// kept. A range whose start is not below its end removes nothing.
+// DeleteRange adds the removal of every key of a range. Keys that the batch puts later are kept. A range
+// whose start is not below its end removes nothing.
+//
+// The store keeps a range delete once in each partition, so some hundred of them in one batch may
+// exceed its limit (ErrTooLarge): see the README.
 func (b *Batch) DeleteRange(r Range) *Batch {
 	return b.add(backend.Mutation{Kind: backend.DeleteRange, Key: bytes.Clone(r.Start), Value: bytes.Clone(r.End)})
 }

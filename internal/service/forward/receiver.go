@@ -149,6 +149,7 @@ func (w *write) reserve(ctx context.Context, bytes int64) error {
 		return w.server.NoMemory(err)
 	}
 	w.held += bytes
+	w.call.Held = w.held
 	w.releases = append(w.releases, func() { account.Give(bytes) })
 	return nil
 }

@@ -195,10 +195,12 @@ func (c *calls) ask(ctx context.Context, op *frame.Op, call *service.Call, m *se
 	reserved := int64(0)
 	defer func() { s.Memory().Give(reserved) }()
 	err = messages.Decode(s, call, op.Value, request, func(bytes int64) error {
-		if err := s.Memory().Wait(ctx, bytes, c.held/int64(len(c.request.Ops))); err != nil {
+		call.Held = c.held / int64(len(c.request.Ops))
+		if err := s.Memory().Wait(ctx, bytes, call.Held); err != nil {
 			return s.NoMemory(err)
 		}
 		reserved = bytes
+		call.Held += bytes
 		// Others of the frame may have come first, and memory later.
 		return s.Authorize(&call.Caller, c.pipeline.session, service.ByKey, time.Now())
 	})

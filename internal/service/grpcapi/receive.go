@@ -200,6 +200,7 @@ func (c *call) accept(ctx context.Context, encoded []byte, request proto.Message
 		if err := c.resize(c.method.RequestBytes(len(encoded)) + bytes); err != nil {
 			return err
 		}
+		c.work.Held = c.charged
 		c.leaveIntake()
 		c.work.Begun = time.Now()
 		return c.judge()

@@ -719,7 +719,9 @@ type Mutation_Delete struct {
 }
 
 type Mutation_DeleteRange struct {
-	// Only in an atomic request, and without a precondition.
+	// Only in an atomic request, and without a precondition. It is stored in each partition of the
+	// server: with its start, its end and 256 bytes it counts once for each. What the mutations of
+	// a request count so may be 9 MiB; more is TOO_LARGE.
 	DeleteRange *Range `protobuf:"bytes,3,opt,name=delete_range,json=deleteRange,proto3,oneof"`
 }
 
