@@ -28,6 +28,7 @@ type connection struct {
 		sync.Mutex
 		last     uint32 // stream that was opened; admit is called for it next, if at all
 		empty    bool   // nothing of its request will come
+		closed   bool   // no stream is opened after last: the client is told so
 		byStream map[uint32]*call
 	}
 }
@@ -64,15 +65,28 @@ func (c *connection) endWith(why error) {
 }
 
 // opened is told of each stream that the client opens, or ends with headers. If it was open
-// it returns the call that ends, if that still expects something.
-func (c *connection) opened(stream uint32, ended bool) *call {
+// it returns the call that ends, if that still expects something. It returns false after
+// closeStreams: gRPC must then not see the headers.
+func (c *connection) opened(stream uint32, ended bool) (one *call, ok bool) {
 	c.calls.Lock()
 	defer c.calls.Unlock()
-	c.calls.last, c.calls.empty = stream, ended
-	if !ended {
-		return nil
+	if c.calls.closed {
+		return nil, false
 	}
-	return c.calls.byStream[stream]
+	c.calls.last, c.calls.empty = max(c.calls.last, stream), ended
+	if !ended {
+		return nil, true
+	}
+	return c.calls.byStream[stream], true
+}
+
+// closeStreams returns the last stream that was opened, and has opened refuse those after it. So
+// the client may be told that none of them was processed.
+func (c *connection) closeStreams() (last uint32) {
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	c.calls.closed = true
+	return c.calls.last
 }
 
 // bind notes the call of the stream that was opened last.

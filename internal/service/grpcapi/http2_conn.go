@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -154,8 +155,13 @@ func (c *http2Conn) follow(b []byte) (n int) {
 func (c *http2Conn) heard(f *h2Frame) {
 	switch f.kind {
 	case h2Headers:
-		c.in.headers, c.in.last = true, f.stream
-		if one := c.of.opened(f.stream, f.flags&h2EndStream != 0); one != nil {
+		one, ok := c.of.opened(f.stream, f.flags&h2EndStream != 0)
+		if !ok {
+			c.in.ended = errFarewell
+			return
+		}
+		c.in.headers, c.in.last = true, max(c.in.last, f.stream)
+		if one != nil {
 			one.here.Store(true)
 			c.in.news = append(c.in.news, one)
 		}
@@ -298,14 +304,25 @@ func (c *http2Conn) Write(b []byte) (n int, err error) {
 	return len(b), nil
 }
 
-// sayFarewell tells the client why the connection ends. A connection that is closed with
-// unread bytes is reset, and the client may then never get the message. So what the client
-// still sends is read for a moment.
+// errFarewell ends the reading at a stream that endWith tells the client is not processed.
+var errFarewell = errors.New("the connection ends")
+
+// sayFarewell tells the client why the connection ends, unless endWith does. A connection that
+// is closed with unread bytes is reset, and the client may then never get the message. So what
+// the client still sends is read for a moment.
 func (c *http2Conn) sayFarewell() {
+	if c.in.ended == errFarewell || c.tellFlood() {
+		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // all that counts is that it ended
+	}
+}
+
+// tellFlood tells the client that it makes work and asks for nothing. It returns false if the
+// connection is broken.
+func (c *http2Conn) tellFlood() bool {
 	c.api.server.Shed(service.ShedByFlood)
 	wait := c.api.server.Options().Lifetimes.ShutdownWait
 	if c.Conn.SetDeadline(time.Now().Add(wait)) != nil {
-		return
+		return false
 	}
 	farewell := appendGoAway(nil, c.in.last, h2EnhanceYourCalm, c.in.ended.Error())
 	c.out.Lock()
@@ -313,7 +330,7 @@ func (c *http2Conn) sayFarewell() {
 		c.out.farewell = farewell
 	}
 	c.out.Unlock()
-	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // all that counts is that it ended
+	return true
 }
 
 // writeLastLocked writes the last frame of the connection, unless another frame is being
@@ -334,11 +351,10 @@ func (c *http2Conn) InUse() bool { return c.of.busy() }
 // Evict implements service.User.
 func (c *http2Conn) Evict() { c.endWith(h2NoError, service.Evicted.Message) }
 
-// endWith tells the client why its connection ends, and ends it. It may take a second.
+// endWith tells the client why its connection ends, and ends it. It may take a second. The
+// client may repeat a call above the last stream that it is told, so none is passed to gRPC.
 func (c *http2Conn) endWith(code h2Error, why string) {
-	c.of.calls.Lock()
-	last := c.of.calls.last
-	c.of.calls.Unlock()
+	last := c.of.closeStreams()
 	if c.Conn.SetWriteDeadline(time.Now().Add(c.api.server.Options().Lifetimes.ShutdownWait)) == nil {
 		c.out.Lock()
 		c.writeLastLocked(appendGoAway(nil, last, code, why))

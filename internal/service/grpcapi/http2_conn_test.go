@@ -2,18 +2,26 @@ package grpcapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -122,4 +130,101 @@ func TestAFarewellComesBetweenFrames(t *testing.T) {
 	<-said
 	want := append(append(begun, "bc"...), appendGoAway(nil, 7, h2EnhanceYourCalm, c.in.ended.Error())...)
 	assert.Equal(t, want, <-heard)
+}
+
+// A client repeats a call that GOAWAY says was never processed, without asking its caller. So
+// the connection performs nothing of a stream above the number that the frame has, also if the
+// frame takes long to write.
+func TestAStreamBeyondTheFarewellIsNotPerformed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := servicetest.New(kv.DefaultLimits)
+		performed := make(chan string, 2)
+		stay := make(chan struct{})
+		store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+			key := string(writes[0].Op.Key)
+			performed <- key
+			if key == "late" {
+				<-stay // its answer does not contend with the farewell
+			}
+			return nil
+		}
+		a := newAPI(service.New(store, service.Options{Lifetimes: service.Lifetimes{ShutdownWait: time.Hour}}))
+		served := make(chan error, 1)
+		go func() { served <- a.grpc.Serve(&a.handover) }()
+		near, far := net.Pipe()
+		c := a.newHTTP2Conn(testConn(a, near), nil)
+		require.True(t, a.handover.give(c))
+
+		framer := http2.NewFramer(far, far)
+		var block bytes.Buffer
+		encoder := hpack.NewEncoder(&block)
+		put := func(stream uint32, key string) {
+			block.Reset()
+			for _, field := range [][2]string{
+				{":method", "POST"}, {":scheme", "http"}, {":path", kvdpb.KVService_Put_FullMethodName}, {":authority", "x"},
+				{"content-type", "application/grpc"}, {"te", "trailers"},
+			} {
+				require.NoError(t, encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
+			}
+			message, err := proto.Marshal(&kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte(key)}})
+			require.NoError(t, err)
+			data := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+			require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}))
+			require.NoError(t, framer.WriteData(stream, true, data))
+		}
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			for {
+				f, err := framer.ReadFrame()
+				if headers, is := f.(*http2.HeadersFrame); !assert.NoError(t, err) || is && headers.StreamEnded() {
+					return
+				}
+			}
+		}()
+		_, err := io.WriteString(far, http2.ClientPreface)
+		require.NoError(t, err)
+		require.NoError(t, framer.WriteSettings())
+		put(1, "early")
+		<-answered
+		require.Equal(t, "early", <-performed)
+
+		evicted := make(chan struct{})
+		go func() {
+			defer close(evicted)
+			c.Evict()
+		}()
+		synctest.Wait() // it writes the farewell, which is not read
+		put(3, "late")
+		synctest.Wait()
+		f, err := framer.ReadFrame()
+		require.NoError(t, err)
+		require.IsType(t, new(http2.GoAwayFrame), f)
+		last := f.(*http2.GoAwayFrame).LastStreamID
+		close(performed)
+		for range performed {
+			assert.GreaterOrEqual(t, last, uint32(3), "the client takes the call for never processed, and repeats it")
+		}
+		_, err = framer.ReadFrame()
+		require.ErrorIs(t, err, io.EOF)
+		<-evicted
+		close(stay)
+		a.grpc.Stop()
+		require.NoError(t, <-served)
+		require.NoError(t, far.Close())
+	})
+}
+
+// Trailers of an older stream do not take back that later ones were opened.
+func TestTrailersDoNotLowerTheLastStream(t *testing.T) {
+	a := newAPI(service.New(servicetest.LimitsOnly{}, service.Options{}))
+	near, far := net.Pipe()
+	c := a.newHTTP2Conn(testConn(a, near), nil)
+	for _, f := range []h2Frame{{kind: h2Headers, stream: 1}, {kind: h2Headers, stream: 3}, {kind: h2Headers, flags: h2EndStream, stream: 1}} {
+		c.heard(&f)
+	}
+	assert.EqualValues(t, 3, c.in.last)
+	assert.EqualValues(t, 3, c.of.calls.last)
+	require.NoError(t, near.Close())
+	require.NoError(t, far.Close())
 }
