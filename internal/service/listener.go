@@ -67,7 +67,6 @@ func (s *Server) enter(c *acceptedConn, address string) (victim *acceptedConn, o
 			c.refused = full
 			return nil, true
 		}
-		s.leaveLocked(victim)
 	}
 	c.counted = true
 	if c.peer.conns == nil {
@@ -75,6 +74,9 @@ func (s *Server) enter(c *acceptedConn, address string) (victim *acceptedConn, o
 	}
 	c.peer.conns[c] = struct{}{}
 	c.peer.open++
+	if victim != nil {
+		s.leaveLocked(victim) // now that its peer, which may be that of c, has c
+	}
 	s.counters.connections.Add(1)
 	s.counters.accepted.Add(1)
 	return victim, true

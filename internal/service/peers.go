@@ -58,8 +58,9 @@ func (t *peerTable) largestLocked() (largest *Peer) {
 }
 
 // leftLocked forgets a peer without connections, unless what it has wasted must be remembered.
+// One that was forgotten before may have a successor by now, which stays.
 func (t *peerTable) leftLocked(p *Peer) {
-	if p.open > 0 {
+	if p.open > 0 || t.peers[p.address] != p {
 		return
 	}
 	if len(t.peers) > maxForgotten || p.wasted.left(peerWasteRate, time.Now()) == 0 {
