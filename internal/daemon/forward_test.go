@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -90,6 +91,8 @@ func TestAClientOfAnyNodeWrites(t *testing.T) {
 	snapshot, err := txn.BeginSnapshot(ctx, &kvdpb.BeginSnapshotRequest{LeaseMs: 60_000})
 	require.NoError(t, err)
 	commit := func(key string) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
 		_, err := txn.Commit(ctx, &kvdpb.CommitRequest{
 			ReadVersion: snapshot.Version, Epoch: snapshot.Epoch, ReadKeys: [][]byte{[]byte(key)},
 			Mutations: []*kvdpb.Mutation{{Op: &kvdpb.Mutation_Put{Put: &kvdpb.Item{Key: []byte("d")}}}},
@@ -103,6 +106,14 @@ func TestAClientOfAnyNodeWrites(t *testing.T) {
 		return status.Code(err) == codes.Aborted
 	})
 	testwait.Until(t, func() bool { return commit("b") == nil })
+
+	// The leader does not wait for a version that the follower does not have either.
+	snapshot.Version = 1 << 55
+	testwait.Until(t, func() bool {
+		err := commit("b")
+		require.Error(t, err)
+		return status.Code(err) == codes.OutOfRange
+	})
 	for _, r := range nodes {
 		require.NoError(t, r.end())
 	}

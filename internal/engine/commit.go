@@ -25,10 +25,11 @@ import (
 //
 // Errors: a *kv.ConflictError or a *kv.ConditionError if the transaction lost: run it
 // again; kv.ErrVersionGone if the memtables no longer reach back to its read version and
-// its snapshot has ended, and kv.ErrOtherOpening, which wraps it, if it read before the
-// store was opened; otherwise as Put. If an attempt with the same request id was applied
-// before, Commit returns the version of that attempt, even if the read version is no
-// longer valid.
+// its snapshot has ended, kv.ErrOtherOpening, which wraps it, if it read before the
+// store was opened, and kv.ErrVersionAhead, which also does, if it read on another node
+// at a version that the cluster does not have; otherwise as Put. If an attempt with the
+// same request id was applied before, Commit returns the version of that attempt, even if
+// the read version is no longer valid.
 //
 // Cost: a lookup in the memtables for each key read and, if ranges were read, a step for
 // each write since the read version; the partitions concerned append nothing meanwhile.
@@ -56,7 +57,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	}
 	p := e.newProposal(to, t.Batch, o)
 	if t.Elsewhere {
-		if err := e.waitVisible(ctx, to, t.ReadVersion); err != nil {
+		if err := e.reach(ctx, to, t.ReadVersion); err != nil {
 			return e.applied(ctx, p, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -32,7 +33,7 @@ func (e *Engine) Epoch() uint64 { return e.epoch }
 // sends no epoch, a version that the store has not reached yet does.
 //
 // A version that was read on another node of the cluster was committed, and has the same number
-// here. The store has reached it, since Commit waits for that.
+// here. The store has reached it: see reach.
 //
 // Between two tenures of a member another node may have led, and refused an attempt at the
 // transaction because of its epoch, after an attempt that is still on its way to this one. The
@@ -48,6 +49,25 @@ func (e *Engine) checkReadVersion(to *writers, t *kv.Transaction) error {
 		return fmt.Errorf("%w: version %d, and this node leads its cluster since version %d: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion, to.tenure.since)
 	case t.ReadVersion > e.sequencer.Visible() && t.ReadVersion > e.acknowledged():
 		return fmt.Errorf("%w: the store has not reached version %d: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion)
+	}
+	return nil
+}
+
+// reach returns once the store shows a version that was read on another node of the cluster. What
+// that node shows is committed, so this one has applied it after a round. An attempt at the
+// transaction that is still on its way commits if the cluster comes to the version before, so it is
+// not refused with kv.ErrOtherOpening.
+//
+// Errors: kv.ErrVersionAhead if the cluster does not have the version; those of confirm.
+func (e *Engine) reach(ctx context.Context, to *writers, version kv.SeqNum) error {
+	if e.sequencer.Visible() >= version {
+		return nil
+	}
+	if err := e.confirm(ctx, to); err != nil {
+		return err
+	}
+	if e.sequencer.Visible() < version {
+		return versionAhead(version)
 	}
 	return nil
 }

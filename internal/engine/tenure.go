@@ -279,10 +279,15 @@ func (t *tenureLog) WaitSynced(ctx context.Context, pos wal.Pos) error {
 // waitVisible is sequencer.WaitVisible that ends with the tenure: its uncommitted numbers may
 // never become visible, or be those of other records.
 func (t *tenureLog) waitVisible(ctx context.Context, seq kv.SeqNum) error {
+	return t.during(ctx, func(ctx context.Context) error { return t.m.e.sequencer.WaitVisible(ctx, seq) })
+}
+
+// during calls wait with a context that ends with the tenure, too. The error is the cause then.
+func (t *tenureLog) during(ctx context.Context, wait func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.life, func() { cancel(context.Cause(t.life)) })()
-	err := t.m.e.sequencer.WaitVisible(ctx, seq)
+	err := wait(ctx)
 	if errors.Is(err, context.Canceled) {
 		err = context.Cause(ctx)
 	}

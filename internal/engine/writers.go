@@ -34,7 +34,7 @@ func (e *Engine) confirm(ctx context.Context, to *writers) error {
 	if to.tenure == nil {
 		return nil
 	}
-	if err := e.member.round(ctx, kv.Freshness{}); err != nil {
+	if err := to.tenure.during(ctx, func(ctx context.Context) error { return e.member.round(ctx, kv.Freshness{}) }); err != nil {
 		return err
 	}
 	if e.member.leading.Load() != to {

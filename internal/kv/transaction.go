@@ -13,8 +13,8 @@ type Transaction struct {
 	ReadVersion SeqNum
 	// Epoch is the Snapshot.Epoch of ReadVersion; 0: not known.
 	Epoch uint64
-	// Elsewhere: ReadVersion was read on another node of the cluster, which vouches for it. The
-	// Epoch is that of its store, and this node may not have come to the version yet.
+	// Elsewhere: ReadVersion was read on another node of the cluster, which vouches for the Epoch:
+	// that of its store. This node may not have come to the version yet.
 	Elsewhere bool
 	// Keys were read, found or not. The commit fails if one has been written since.
 	Keys [][]byte

@@ -99,7 +99,8 @@ type Writer interface {
 	// Commit is Apply of the transaction's batch, if nothing that it read has been
 	// written since the version that it read at; else it is a *kv.ConflictError, or
 	// kv.ErrVersionGone if that is so long ago that the store cannot tell, which is
-	// kv.ErrOtherOpening if it was before the store was opened.
+	// kv.ErrOtherOpening if it was before the store was opened, and kv.ErrVersionAhead if
+	// the store has not come to it.
 	Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error)
 
 	// Execute evaluates the guards and applies then if all hold, else otherwise; either

@@ -352,8 +352,9 @@ func (*ReleaseSnapshotResponse) Descriptor() ([]byte, []int) {
 type CommitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version that read_keys and read_ranges were read at: that of a snapshot. If it
-	// belongs to an earlier opening of the store, the commit fails with VERSION_GONE,
-	// unless it has a request id under which it was applied before.
+	// belongs to an earlier opening of the store, or the store has not come to it, the
+	// commit fails with VERSION_GONE, unless it has a request id under which it was
+	// applied before.
 	ReadVersion uint64 `protobuf:"varint,1,opt,name=read_version,json=readVersion,proto3" json:"read_version,omitempty"`
 	// Keys that were read, found or not.
 	ReadKeys [][]byte `protobuf:"bytes,2,rep,name=read_keys,json=readKeys,proto3" json:"read_keys,omitempty"`
