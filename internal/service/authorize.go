@@ -105,11 +105,16 @@ func (s *Server) recheckReads(c *Call, reads []*kv.Lookup) error {
 		return err
 	}
 	for _, l := range reads {
-		if err := s.mayRead(&c.Caller, l.Key); err != nil {
-			l.Err = err
-		}
+		s.rejudge(c, l)
 	}
 	return nil
+}
+
+// rejudge fails a read whose client may not have its answer any more.
+func (s *Server) rejudge(c *Call, l *kv.Lookup) {
+	if err := s.mayRead(&c.Caller, l.Key); err != nil {
+		l.Err = err
+	}
 }
 
 // recheckWrites judges the client of writes that have waited long before they are performed.

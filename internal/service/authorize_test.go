@@ -944,6 +944,82 @@ func TestAReadThatWaitsLongIsJudgedAgain(t *testing.T) {
 	}
 }
 
+// A read that memory has answered since the store is full waits for the others of its call, and is
+// judged with them.
+func TestAReadFromMemoryOfAFullStoreIsJudgedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		app := &client{name: "app", read: []string{""}, write: []string{""}}
+		fsys := vfs.NewMem()
+		tokens(t, fsys, []*client{app})
+		authority, err := auth.Open(fsys, "tokens", func(error) {})
+		require.NoError(t, err)
+		store := servicetest.New(kv.DefaultLimits)
+		leave := make(chan struct{})
+		store.OnCached = func(key []byte) bool { return string(key) == "k1" }
+		store.OnLookup = func(_ context.Context, reads []*kv.Lookup) error {
+			switch string(reads[0].Key) {
+			case "other":
+				<-leave
+			case "k2":
+				demote(t, fsys)
+				authority.Reload()
+				time.Sleep(2 * time.Second)
+			}
+			return nil
+		}
+		f := start(t, store, func() *service.Server {
+			return service.New(store, service.Options{Auth: authority, ReadOps: 1}, protocols...)
+		})
+		_, err = f.kv.Put(app.context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k1"), Value: []byte("v")}})
+		require.NoError(t, err)
+		other, err := f.rawOf(app.token, frame.VersionSignIn)
+		require.NoError(t, err)
+		raw, err := f.rawOf(app.token, frame.VersionSignIn)
+		require.NoError(t, err)
+		require.NoError(t, other.send(reads(1, "other")))
+		synctest.Wait() // it is all that the store lets in
+		require.NoError(t, raw.send(reads(1, "k1", "k2")))
+		synctest.Wait() // k1 is answered, and k2 waits
+		close(leave)
+		var r frame.Response
+		require.NoError(t, raw.receive(&r))
+		require.Len(t, r.Results, 2)
+		for i := range r.Results {
+			assert.Equal(t, codes.PermissionDenied, codes.Code(r.Results[i].Code), "k%d", i+1)
+		}
+		require.NoError(t, raw.Close())
+		require.NoError(t, other.Close())
+	})
+}
+
+// A transaction that has waited long to begin brings the value of its first key only if the client
+// may still have it.
+func TestTheReadOfASnapshotThatWaitedIsJudgedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		app := &client{name: "app", read: []string{""}, write: []string{""}}
+		f, authority, fsys := matrix(t, []*client{app})
+		_, err := f.kv.Put(app.context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k")}})
+		require.NoError(t, err)
+		begin := func() *kvdpb.BeginSnapshotResponse {
+			r, err := f.txn.BeginSnapshot(app.context(), &kvdpb.BeginSnapshotRequest{ReadKey: []byte("k")})
+			require.NoError(t, err)
+			return r
+		}
+		f.store.OnSnapshot = func(context.Context) error {
+			time.Sleep(2 * time.Second)
+			return nil
+		}
+		require.True(t, begin().GetRead().GetFound(), "a client with rights may wait")
+		f.store.OnSnapshot = func(context.Context) error {
+			demote(t, fsys)
+			authority.Reload()
+			time.Sleep(2 * time.Second)
+			return nil
+		}
+		assert.Nil(t, begin().Read)
+	})
+}
+
 // A page of a scan that has waited for the quota of its client is sent only if the client may still
 // have it.
 func TestAPageThatWaitedForTheQuotaIsJudgedAgain(t *testing.T) {

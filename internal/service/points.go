@@ -9,14 +9,25 @@ import (
 // Lookup performs independent reads of the newest state that CheckKey has passed. It waits for admission. Values
 // beyond the Budget of the reads are left out: those reads fail with kv.ErrBudgetSpent. An
 // error means that none was performed; that of one read is in it.
-func (s *Server) Lookup(ctx context.Context, c *Call, reads []*kv.Lookup) error {
+//
+// all has those reads, and others of the request that LookupCached has answered: if the call has
+// waited long, its client is judged by all keys that it gets an answer to. The memory of reads
+// itself is used, and does not have them all afterwards.
+func (s *Server) Lookup(ctx context.Context, c *Call, reads []*kv.Lookup, all []kv.Lookup) error {
 	reads[0].Stages = c.enter()
 	err := s.store.Lookup(ctx, reads)
 	c.leave()
 	if err != nil {
 		return err
 	}
-	return s.recheckReads(c, reads)
+	waited, err := s.recheck(c)
+	if !waited || err != nil {
+		return err
+	}
+	for i := range all {
+		s.rejudge(c, &all[i])
+	}
+	return nil
 }
 
 // LookupCached is Lookup for those reads whose answers are in memory. It does not wait,
@@ -54,8 +65,12 @@ func (s *Server) LookupCachedAt(c *Call, l *kv.Lookup, at kv.SeqNum) (answered b
 	}
 	c.Budget.ResetExact(cachedBytes)
 	l.Budget, l.Stages = &c.Budget, c.enter()
-	_, answered, err := s.store.LookupCachedAt([]*kv.Lookup{l}, at)
+	reads := []*kv.Lookup{l}
+	_, answered, err := s.store.LookupCachedAt(reads, at)
 	c.leave()
+	if answered && err == nil {
+		err = s.recheckReads(c, reads) // the call may have waited for the version
+	}
 	return answered && err == nil && l.Err == nil
 }
 

@@ -329,7 +329,7 @@ func (b *batch) readNewest(ctx context.Context) error {
 		b.token.Pass()
 	}
 	b.call.Budget.Reset(readBytes)
-	return s.Lookup(ctx, &b.call, reads)
+	return s.Lookup(ctx, &b.call, reads, b.lookups)
 }
 
 // readTogether has the store answer all reads at one version.
