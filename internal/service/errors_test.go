@@ -17,6 +17,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -248,4 +249,48 @@ func TestPanicsAreContained(t *testing.T) {
 	assert.Equal(t, "v", string(p.result().GetGet().GetItem().GetValue()))
 	p.close()
 	assert.EqualValues(t, 2, f.Stats().Panics)
+}
+
+// panicking is a store whose scans panic with memory for a value.
+type panicking struct{ *servicetest.Store }
+
+func (panicking) Scan(_ context.Context, _ kv.Range, o kv.ScanOptions) (service.Scanner, error) {
+	o.Budget.Reset(1 << 20)
+	o.Budget.Take(1 << 20)
+	panic("with memory")
+}
+
+// What a call has reserved for values is given back after a panic, and after an answer once.
+func TestAPanicGivesItsMemoryBack(t *testing.T) {
+	store := servicetest.New(kv.DefaultLimits)
+	store.OnLookup = func(_ context.Context, reads []*kv.Lookup) error {
+		if string(reads[0].Key) == "panic" {
+			reads[0].Budget.Take(1 << 20)
+			panic("with memory")
+		}
+		return nil
+	}
+	f := start(t, store, func() *service.Server { return service.New(panicking{store}, service.Options{}, protocols...) })
+	f.put(t, "k", strings.Repeat("v", 64<<10))
+	testwait.Until(t, func() bool { return f.Memory().Used() == 0 }, "the transport has written the answer")
+	ctx := testContext(t)
+	for name, call := range map[string]func() error{
+		"Get": func() error {
+			_, err := f.kv.Get(ctx, &kvdpb.GetRequest{Key: []byte("panic")})
+			return err
+		},
+		"BatchGet": func() error {
+			_, err := f.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: [][]byte{[]byte("panic")}})
+			return err
+		},
+		"Scan": func() error { return drain(f.kv.Scan(ctx, &kvdpb.ScanRequest{})) },
+	} {
+		before := f.Memory().Used()
+		require.Equal(t, codes.Internal, status.Code(call()), name)
+		assert.Equal(t, before, f.Memory().Used(), name)
+	}
+	value, found := f.get(t, "k", 0)
+	require.True(t, found)
+	require.Len(t, value, 64<<10)
+	testwait.Until(t, func() bool { return f.Memory().Used() == 0 }, "likewise")
 }

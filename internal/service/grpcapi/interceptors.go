@@ -25,12 +25,19 @@ func (a *api) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 		return nil, err
 	}
 	c.work.Budget.Charge(a.server.Memory())
+	settled := false
+	defer func() {
+		if !settled { // a panic; lend gives back, or lends, what the budget has
+			c.work.Budget.Return()
+		}
+	}()
 	answer, err := handler(ctx, req)
 	if err != nil {
 		answer, err = a.forwarded(ctx, c, info.FullMethod, req, err, handler)
 	}
 	err = a.errorOf(c.method, err)
 	a.finishCall(c, req, answer, err)
+	settled = true
 	return c.lend(answer, err)
 }
 

@@ -44,6 +44,7 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 	}
 	budget := &call.work.Budget
 	budget.Charge(a.server.Memory())
+	defer budget.Return()
 	scanner, err := a.server.Scan(ctx, &call.work, &asked)
 	if err != nil {
 		return err
@@ -52,7 +53,6 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 		if closeErr := scanner.Close(); closeErr != nil && err == nil {
 			err = closeErr
 		}
-		budget.Return()
 	}()
 	call.busy.Store(true)
 	call.stall.Stop()      // it runs while the client is waited for
