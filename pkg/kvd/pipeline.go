@@ -173,7 +173,7 @@ func (p *Pipeline) Do(ctx context.Context) error {
 // independent returns how many of the first operations may be in flight together: no two of
 // them touch the same key, unless both read it. Two keys with the same hash count as the same.
 func (p *Pipeline) independent(queue []*pipelined) int {
-	p.touched.reset(len(queue))
+	p.touched.reset()
 	for i, o := range queue {
 		if p.touched.add(maphash.Bytes(keySeed, o.operation.Op.Key), o.operation.Op.Kind != backend.Get) {
 			return i

@@ -12,7 +12,7 @@ func TestTouchedKeysAreThoseOfAMap(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	var keys touchedKeys
 	for _, n := range []int{1, 2, 3, 100, 7, 1000} {
-		keys.reset(n)
+		keys.reset()
 		written := make(map[uint64]bool)
 		for range n {
 			hash, writes := draw.Uint64N(uint64(n))<<uint(draw.IntN(60))<<2, draw.IntN(n) == 0
