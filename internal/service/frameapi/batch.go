@@ -373,9 +373,9 @@ func (b *batch) answerReads() {
 	}
 	b.answered += len(asked) - left
 	copy(b.ops[b.answered:], asked[:left])
-	if left > 0 {
+	if b.answered < len(b.ops) {
 		b.token.Pass()
-		b.flush() // before there are more
+		b.flush() // before the next lookups use the memory of these
 	}
 	b.pipeline.methodGet.Count(service.OK, succeeded)
 	b.pipeline.methodGet.Count(service.NotFound, absent)
