@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // Op is one operation of a write.
@@ -73,6 +72,22 @@ type WriteBatch struct {
 	ops    []Op
 	guards []Guard
 	bytes  int
+	ranges rangeDeletes
+}
+
+// rangeDeletes are those of a batch: their number, the bytes of their bounds, and whether one of them
+// has no end.
+type rangeDeletes struct {
+	count, bytes int
+	unbounded    bool
+}
+
+func (r *rangeDeletes) add(op *Op) {
+	if op.Kind == KindRangeDelete {
+		r.count++
+		r.bytes += op.Size()
+		r.unbounded = r.unbounded || len(op.Value) == 0
+	}
 }
 
 // Put adds a put. The batch keeps the slices until Reset.
@@ -85,6 +100,7 @@ func (b *WriteBatch) Delete(key []byte) { b.Add(Op{Kind: KindDelete, Key: key}) 
 func (b *WriteBatch) Add(op Op) {
 	b.ops = append(b.ops, op)
 	b.bytes += op.Size()
+	b.ranges.add(&op)
 }
 
 // DeleteRange adds a range delete: every key k with start <= k < end is absent from the
@@ -115,16 +131,12 @@ func (b *WriteBatch) Bytes() int { return b.bytes }
 // once for each copy that the store keeps of it. It is the measure of what a batch waits for and
 // reserves; it may be called before Normalize or after.
 func (b *WriteBatch) Takes(l Limits) int {
-	count, bytes, unbounded := 0, 0, 0
-	for i := range b.ops {
-		if op := &b.ops[i]; op.Kind == KindRangeDelete {
-			count, bytes = count+1, bytes+op.Size()
-			if len(op.Value) == 0 {
-				unbounded = len(l.aboveAllKeys()) // one of them is kept
-			}
-		}
+	r := &b.ranges
+	one := r.bytes + r.count*RangeDeleteBytes
+	if r.unbounded {
+		one += len(l.aboveAllKeys()) // one of those without an end is kept
 	}
-	return b.bytes - bytes + l.rangeCopies()*(bytes+unbounded+count*RangeDeleteBytes)
+	return b.bytes - r.bytes + l.rangeCopies()*one
 }
 
 // Ops returns the operations, borrowed until the next call that changes b.
@@ -134,7 +146,7 @@ func (b *WriteBatch) Ops() []Op { return b.ops }
 func (b *WriteBatch) Reset() {
 	clear(b.ops)
 	clear(b.guards)
-	b.ops, b.guards, b.bytes = b.ops[:0], b.guards[:0], 0
+	b.ops, b.guards, b.bytes, b.ranges = b.ops[:0], b.guards[:0], 0, rangeDeletes{}
 }
 
 // Check reports whether the batch may be committed under the limits.
@@ -169,14 +181,8 @@ func (b *WriteBatch) checkTaken(l Limits) error {
 	if l.rangeCopies() == 1 || taken <= l.MostTaken() {
 		return nil
 	}
-	ranges := 0
-	for i := range b.ops {
-		if b.ops[i].Kind == KindRangeDelete {
-			ranges++
-		}
-	}
 	return fmt.Errorf("%w: batch takes %d bytes, limit is %d: each of its %d range deletes is stored in all %d partitions; split it into several batches",
-		ErrTooLarge, taken, l.MostTaken(), ranges, l.rangeCopies())
+		ErrTooLarge, taken, l.MostTaken(), b.ranges.count, l.rangeCopies())
 }
 
 // Normalize makes the operations independent of their order, so that all may carry one
@@ -188,7 +194,7 @@ func (b *WriteBatch) checkTaken(l Limits) error {
 // a valid key and ends after it. See settleRanges.
 func (b *WriteBatch) Normalize(l Limits) {
 	b.dropOverwritten()
-	if slices.ContainsFunc(b.ops, func(op Op) bool { return op.Kind == KindRangeDelete }) {
+	if b.ranges.count > 0 {
 		b.settleRanges(l)
 	}
 }
@@ -252,9 +258,10 @@ func (b *WriteBatch) settleRanges(l Limits) {
 	if len(kept) == 0 {
 		b.ops = append(b.ops, Op{Kind: KindDelete, Key: l.aboveAllKeys()})
 	}
-	b.bytes = 0
+	b.bytes, b.ranges = 0, rangeDeletes{}
 	for i := range b.ops {
 		b.bytes += b.ops[i].Size()
+		b.ranges.add(&b.ops[i])
 	}
 	for i := range b.guards {
 		b.bytes += len(b.guards[i].Key) + len(b.guards[i].Value)
