@@ -80,13 +80,14 @@ func (f *forwarding) try(ctx context.Context, leader uint64, w *service.Forwarde
 	defer cancel(nil)
 	go f.watch(ctx, leader, cancel)
 	answer, err := f.send(ctx, leader, w)
-	if errors.Is(err, errReplaced) && !errors.Is(err, kv.ErrUncertain) { // it was not sent
-		return nil, &kv.NotLeaderError{Leader: leader, Address: f.address(leader), Unreachable: true}
+	switch {
+	case errors.Is(err, peer.ErrUnreachable):
+	case errors.Is(err, kv.ErrInvalidArgument): // it is no member any more
+	case errors.Is(err, errReplaced) && !errors.Is(err, kv.ErrUncertain): // it was not sent
+	default:
+		return answer, err
 	}
-	if errors.Is(err, peer.ErrUnreachable) || errors.Is(err, kv.ErrInvalidArgument) { // it is no member any more
-		return nil, &kv.NotLeaderError{Leader: leader, Address: f.address(leader), Unreachable: true}
-	}
-	return answer, err
+	return nil, &kv.NotLeaderError{Leader: leader, Address: f.address(leader), Unreachable: true}
 }
 
 // watch cancels a call to a leader when another node has led for answerWait, unless ctx ends before.

@@ -291,12 +291,12 @@ func (l *Log) Fresh(lag time.Duration) bool { return l.running().Fresh(lag) }
 
 // Leader implements engine.ReplicatedLog.
 func (l *Log) Leader() (id uint64, address string) {
-	loop, c := l.running(), l.conf.Load()
-	if loop == nil || c == nil {
+	loop := l.running()
+	if loop == nil || l.conf.Load() == nil {
 		return 0, ""
 	}
 	id = loop.Status().Leader
-	return id, c.Nodes[id].Client
+	return id, l.Address(id)
 }
 
 // Leads says which node leads: see replica.Loop.Leads. The log has been started.
