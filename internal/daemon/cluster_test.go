@@ -42,6 +42,16 @@ func clusterOf(t *testing.T, size uint64) (starts []func() *running, logged func
 	return clusterOn(t, make([]*vfs.Mem, size))
 }
 
+// calmNodes starts three nodes, and waits until they are calm.
+func calmNodes(t *testing.T) (nodes []*running) {
+	starts, _ := clusterOf(t, 3)
+	for _, start := range starts {
+		nodes = append(nodes, start())
+	}
+	nodes[0].status(calm)
+	return nodes
+}
+
 // clusterOn is clusterOf that tells the disks.
 func clusterOn(t *testing.T, disks []*vfs.Mem) (starts []func() *running, logged func(node int, message string) []observer.LoggedEntry) {
 	size := uint64(len(disks))

@@ -22,12 +22,7 @@ import (
 
 // A client that knows one node alone writes by it in every way, also if that does not lead.
 func TestAClientOfAnyNodeWrites(t *testing.T) {
-	starts, _ := clusterOf(t, 3)
-	var nodes []*running
-	for _, start := range starts {
-		nodes = append(nodes, start())
-	}
-	nodes[0].status(calm)
+	nodes := calmNodes(t)
 	follower := nodes[(putAnywhere(t, nodes, "k")+1)%3]
 	db, ctx := follower.client, t.Context()
 	// Another node may lead at any time, as after a pause of the machine: then a write is done again.
@@ -122,12 +117,7 @@ func TestAClientOfAnyNodeWrites(t *testing.T) {
 // A client that knows nothing of clusters, and one address, hears nothing of transfers of the leadership:
 // its node tries again what was refused, be it the one that led, that leads now, or another one.
 func TestTransfersAreNotSeenByClients(t *testing.T) {
-	starts, _ := clusterOf(t, 3)
-	var nodes []*running
-	for _, start := range starts {
-		nodes = append(nodes, start())
-	}
-	nodes[0].status(calm)
+	nodes := calmNodes(t)
 	ctx := testwait.Context(t)
 	term := func() int {
 		for {
@@ -200,12 +190,7 @@ func TestTransfersAreNotSeenByClients(t *testing.T) {
 // A leader that stops hands the leadership over before it waits for its calls: the others take writes while
 // a client still reads a long answer.
 func TestALeaderThatStopsHandsOverBeforeItWaits(t *testing.T) {
-	starts, _ := clusterOf(t, 3)
-	var nodes []*running
-	for _, start := range starts {
-		nodes = append(nodes, start())
-	}
-	nodes[0].status(calm)
+	nodes := calmNodes(t)
 	ctx := testwait.Context(t)
 	leader := 0
 	testwait.Until(t, func() bool { // again if the nodes elect in between, as after a pause of the machine
