@@ -115,6 +115,46 @@ func TestReceiveReadsAtItsRate(t *testing.T) {
 	})
 }
 
+// writebacks notes how much of a file was written and not yet given to the kernel to write to the disk.
+type writebacks struct {
+	vfs.FS
+	most int64
+}
+
+func (w *writebacks) Create(name string) (vfs.File, error) {
+	f, err := w.FS.Create(name)
+	return &writebackFile{File: f, of: w}, err
+}
+
+type writebackFile struct {
+	vfs.File
+	of             *writebacks
+	written, given int64
+}
+
+func (f *writebackFile) WriteAt(p []byte, off int64) (int, error) {
+	f.written = max(f.written, off+int64(len(p)))
+	f.of.most = max(f.of.most, f.written-f.given)
+	return f.File.WriteAt(p, off)
+}
+
+func (f *writebackFile) StartWriteback(off, n int64) {
+	if off == f.given {
+		f.given += n
+	}
+	f.File.StartWriteback(off, n)
+}
+
+// The sync at the end of a large file has little to write.
+func TestReceiveWritesToTheDiskAsItGoes(t *testing.T) {
+	fsys, s := &writebacks{FS: dataDir(t)}, small()
+	s.set("p-0000/000002.sst", strings.Repeat("t", 8<<20))
+	_, err := receive(fsys, s)
+	require.NoError(t, err)
+	require.LessOrEqual(t, fsys.most, int64(writebackBytes+copyBytes))
+	require.GreaterOrEqual(t, fsys.most, int64(writebackBytes))
+}
+
 func TestReceiveThatFails(t *testing.T) {
 	fsys, s := dataDir(t), small()
 	s.fail = map[string]bool{"p-0000/000003.val": true}
