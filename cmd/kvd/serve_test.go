@@ -111,6 +111,7 @@ func TestWrongUsageIs64AndStartsNothing(t *testing.T) {
 		{nil, []string{"serve", "--partitions", "5000"}, "at most 1024"},
 		{nil, []string{"serve", "--max-sync-time", "10ms"}, "at least 1s"},
 		{nil, []string{"serve", "--max-sync-time", "25h"}, "at most 24h"},
+		{nil, []string{"serve", "--transfer-rate", "1023KiB"}, "at least 1MiB"},
 		{nil, []string{"serve", "--grace", "25h"}, "at most 24h"},
 		{nil, []string{"serve", "--linger", "30s"}, "at most 1s"},
 		{nil, []string{"serve", "--linger", "-1s"}, "is no duration"},

@@ -127,7 +127,7 @@ func (s *process) openCluster(o *engine.Options) error {
 	follows := &follower{network: network, former: node.Members, next: next, logger: s.log}
 	replicatedLog := replicated.New(replicated.Config{
 		Cluster: node.Cluster, Node: node.Node, Addresses: node.Members, Incarnation: node.Incarnation, Transport: network,
-		Files: filesOf(network), Report: s.checkpointEvent,
+		Files: filesOf(network), TransferRate: c.TransferRate, Report: s.checkpointEvent,
 		Exchange: network.Compare, Compared: s.compared, HandedOver: s.handedOver,
 		Follow: follows.follow,
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/pace"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -39,6 +40,7 @@ type Config struct {
 	AllowDamaged   bool          // see engine.Options
 	Scrub          time.Duration // how long a pass of the background scrub takes; 0: there is none
 	Compare        time.Duration // between two comparisons of the states of a cluster's nodes; 0: there are none
+	TransferRate   int64         // bytes of files a second, for and from another node of a cluster
 	MaxSync        time.Duration
 	MaxCall        time.Duration // the longest deadline of a call
 	SlowTime       time.Duration // of the slow log; 0: none
@@ -97,7 +99,7 @@ func DefaultConfig() Config {
 		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second, MaxCall: time.Minute,
 		SlowTime: 10 * time.Millisecond, SlowCount: 128,
 		RawSockets: true, Reflection: "auto", LogLevel: "info", LogFormat: "auto", FS: vfs.OS,
-		Threshold: engine.DefaultValueThreshold, Scrub: 7 * 24 * time.Hour, Compare: 10 * time.Minute, ArchiveEvery: time.Minute, ArchiveBacklog: 4 << 30,
+		Threshold: engine.DefaultValueThreshold, Scrub: 7 * 24 * time.Hour, Compare: 10 * time.Minute, TransferRate: pace.BackupRate, ArchiveEvery: time.Minute, ArchiveBacklog: 4 << 30,
 	}
 }
 
@@ -127,6 +129,8 @@ func (c *Config) Settings() []*Setting {
 			Help: "verify every checksum of the store's files once in this time, in the background, with 256KiB to 32MiB a second and at most a tenth of the disk's time; 0 means never, else at least 1s. See kvd scrub"},
 		{Name: "compare-interval", value: durationValue{&c.Compare},
 			Help: "of a node of a cluster: compare the states of all nodes once in this time, in the background, with at most 32MiB a second and a twentieth of a processor; 0 means that this node takes no part, else at least 1s"},
+		{Name: "transfer-rate", value: bytesValue{&c.TransferRate},
+			Help: "of a node of a cluster: most bytes a second that it reads of its files for a node that needs a copy of the store, to verify and to send them, and that it receives as such a node; at least 1MiB. More shortens the copy and delays requests"},
 		{Name: "max-sync-time", Live: true, value: durationValue{&c.MaxSync}, Help: "end the process if a write, a sync or any other disk operation takes longer than this; at least 1s"},
 		{Name: "max-deadline", Live: true, value: durationValue{&c.MaxCall}, Help: "longest deadline of a call; longer ones are cut to this, except for scans, pipelines and watches; at least 1s"},
 		{Name: "slow-log-time", Live: true, value: durationValue{&c.SlowTime}, Help: "record requests that take at least this long in the slow log, see kvd slowlog; 0 means none"},
@@ -184,6 +188,8 @@ const (
 	maxLinger = time.Second
 	// minBacklog is one segment of the commit log.
 	minBacklog = 64 << 20
+	// minTransferRate keeps the copy of a store from never ending: it lags while it is made.
+	minTransferRate = 1 << 20
 	// maxWait bounds how long the process may appear to hang.
 	maxWait = 24 * time.Hour
 )
@@ -212,6 +218,8 @@ func (c *Config) normalize() error {
 		return fmt.Errorf("%w: --scrub-interval %v is too short; want at least 1s, or 0 for none", ErrUsage, c.Scrub)
 	case c.Compare != 0 && c.Compare < time.Second:
 		return fmt.Errorf("%w: --compare-interval %v is too short; want at least 1s, or 0 for none", ErrUsage, c.Compare)
+	case c.TransferRate < minTransferRate:
+		return fmt.Errorf("%w: --transfer-rate %s is too low; want at least %s", ErrUsage, bytesize.Format(c.TransferRate), bytesize.Format(minTransferRate))
 	case c.MaxSync > maxWait:
 		return fmt.Errorf("%w: --max-sync-time %v is too long; want at most %v", ErrUsage, c.MaxSync, maxWait)
 	case c.Archive != "" && c.Dev:

@@ -19,12 +19,13 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// DefaultRate is the rate of scrubs and of files for another node that are asked for without saying a
-// rate. Guessed: a tenth of what a disk reads.
+// DefaultRate is the rate of scrubs that are asked for without saying a rate. Guessed: a tenth of what a
+// disk reads.
 const DefaultRate = 64 << 20
 
-// BackupRate is the rate of a backup for which the client says none. With client, server and backup on
-// two processors, beside a backup at 24 MiB the p99 of gets was 1.5 times as long (bench/NOTES.md).
+// BackupRate is the rate of a backup for which the client says none, and of files for another node
+// unless the server is told another. With client, server and backup on two processors, beside a backup at
+// 24 MiB the p99 of gets was 1.5 times as long (bench/NOTES.md).
 const BackupRate = 16 << 20
 
 // burst is the longest time for which unused tokens are kept, and the longest rest that is left

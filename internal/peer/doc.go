@@ -106,7 +106,7 @@
 // A node fetches the files of a checkpoint of another one by a third connection
 // ([Network.Files]), for backup.Receive: the list, then one file after the other, of which
 // nothing is sent if the caller has it. Checksums are those of backup. The sender paces the bytes
-// to 64 MiB a second, serves one node at a time, and ends a transfer in which the other node has
+// (replicated.Config.TransferRate), serves one node at a time, and ends a transfer in which the other node has
 // taken nothing for a minute. Which checkpoint to fetch says a message of the consensus: see
 // replica.Checkpoints.
 //

@@ -13,7 +13,6 @@ import (
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/pace"
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -56,7 +55,7 @@ type Event struct {
 }
 
 // checkpoints makes, serves and fetches checkpoints, so that both nodes go on serving: neither
-// reads files faster than with pace.DefaultRate. It implements replica.Checkpoints.
+// reads files faster than with Config.TransferRate. It implements replica.Checkpoints.
 //
 //	K1. At most one checkpoint is on offer. It holds its files and the log after its
 //	    position until a newer one takes its place and no node fetches it, or no node has
@@ -186,7 +185,7 @@ func (c *checkpoints) make() {
 }
 
 func (c *checkpoints) newOffer() (*offer, error) {
-	checkpoint, at, err := c.member.Checkpoint(c.life, pace.DefaultRate)
+	checkpoint, at, err := c.member.Checkpoint(c.life, c.log.config.TransferRate)
 	if err != nil {
 		return nil, err
 	}
@@ -371,7 +370,7 @@ func (c *checkpoints) receive(from uint64, at replica.Position, token []byte) (t
 	}
 	c.report(Event{What: "checkpoint of a node: this node lacks entries that are given up", Node: from, Index: at.Index, Total: total})
 	told, done := begin, int64(0)
-	_, err = backup.Receive(c.life, source, c.fs, c.dir, begin, backup.Options{Rate: pace.DefaultRate, Progress: func(n, _ int64) {
+	_, err = backup.Receive(c.life, source, c.fs, c.dir, begin, backup.Options{Rate: c.log.config.TransferRate, Progress: func(n, _ int64) {
 		if done += n; time.Since(told) >= progressEvery {
 			told = time.Now()
 			c.report(Event{What: "checkpoint of a node: fetching", Node: from, Index: at.Index, Bytes: done, Total: total})

@@ -20,7 +20,6 @@ import (
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/pace"
 	"github.com/kvd-db/kvd/internal/pace/pacetest"
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/testsize"
@@ -209,7 +208,7 @@ func TestACheckpointForANodeIsReadAtItsRate(t *testing.T) {
 			bytes, took := m.Total()
 			read = max(read, bytes)
 			const within, largestRead = 50 * time.Millisecond, 256 << 10
-			require.LessOrEqual(t, m.Most(within), int64(pace.DefaultRate*(within.Seconds()+0.04))+largestRead, "%d bytes in %v", bytes, took)
+			require.LessOrEqual(t, m.Most(within), int64(transferRate*(within.Seconds()+0.04))+largestRead, "%d bytes in %v", bytes, took)
 		}
 		// A file is read to verify it and, unless the node has one with that checksum, to send it.
 		require.Greater(t, read, int64(values*size*3/2))

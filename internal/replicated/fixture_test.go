@@ -23,6 +23,9 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
+// transferRate is that of all nodes of these tests.
+const transferRate = 64 << 20
+
 // cluster is a group of stores in one process, over a network in memory. It runs in a bubble of
 // testing/synctest.
 type cluster struct {
@@ -94,7 +97,7 @@ func (n *node) open() error {
 	if n.joins {
 		voters = nil
 	}
-	log := New(Config{Cluster: 7, Node: n.id, Voters: voters, Transport: n, Files: n.files, Report: n.report, Exchange: n.exchange})
+	log := New(Config{Cluster: 7, Node: n.id, Voters: voters, Transport: n, Files: n.files, TransferRate: transferRate, Report: n.report, Exchange: n.exchange})
 	o := engine.Options{
 		FS: n.fs, Partitions: 3, MemtableBytes: 256 << 10, CacheBytes: 64 << 10, SegmentBytes: 64 << 10, LowDiskBytes: 1, Replicated: log,
 	}

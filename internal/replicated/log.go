@@ -42,6 +42,9 @@ type Config struct {
 	// Files fetches a checkpoint of another node: see peer.Network.Files. Nil: this node takes
 	// and sends none.
 	Files func(ctx context.Context, node uint64, token []byte) (Files, error)
+	// TransferRate bounds the bytes a second that this node reads of a checkpoint for another
+	// node, and those that it receives; 0: no bound. See pace.Bucket.
+	TransferRate int64
 	// Incarnation is that of the cluster as this node knew it last, or was told when it was made.
 	Incarnation kv.Incarnation
 	// Recover, if not nil, decides whether this node becomes the only one of its cluster: see
