@@ -147,7 +147,8 @@ func run(ctx context.Context, config Config, live *liveSettings, ready func(list
 	defer s.closeAudit()
 	build := Build()
 	fields := []zap.Field{zap.String("version", build.Version), zap.String("memory", bytesize.Format(config.Memory))}
-	if !strings.Contains(build.Version, build.Commit) { // as that of an untagged commit does
+	commit, _, _ := strings.Cut(build.Commit, "+") // without "+changes", for which a version has "+dirty"
+	if !strings.Contains(build.Version, commit) {  // as that of an untagged commit does
 		fields = append(fields, zap.String("commit", build.Commit))
 	}
 	s.log.Info("kvd starts", fields...)
