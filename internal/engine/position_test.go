@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // secondEntries are those of the kinds that version 2 brought.
@@ -165,6 +166,7 @@ func TestPositionsKnowNoPlaceAboveWhatIsFlushed(t *testing.T) {
 // However records grow or shrink, for every place one is known that is hardly older, and the samples
 // are bounded.
 func TestDistancesOfPositionsGrowWithTheirAge(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const mib = 1 << 20
 	type phase struct{ entries, bytes int }
 	for name, phases := range map[string][]phase{

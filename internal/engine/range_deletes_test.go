@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -77,6 +78,10 @@ func TestABatchOfRangeDeletesTakesABoundedNumberOfBytes(t *testing.T) {
 // at most.
 func TestConcurrentBatchesOfRangeDeletesAreCounted(t *testing.T) {
 	const callers, partitions = 8, 16
+	rounds := 3
+	if testsize.Reduced() {
+		rounds = 1
+	}
 	most := kv.DefaultLimits.MostTaken() / partitions / (12 + kv.RangeDeleteBytes)
 	for _, n := range []int{4096, most} {
 		for call, write := range writersOf {
@@ -85,7 +90,7 @@ func TestConcurrentBatchesOfRangeDeletesAreCounted(t *testing.T) {
 				var all sync.WaitGroup
 				for range callers {
 					all.Go(func() {
-						for range 3 {
+						for range rounds {
 							err := write(t.Context(), e, rangeDeletes(n, 6))
 							if !errors.Is(err, kv.ErrTooLarge) && !errors.Is(err, kv.ErrOverloaded) {
 								assert.NoError(t, err)
@@ -106,6 +111,7 @@ func TestConcurrentBatchesOfRangeDeletesAreCounted(t *testing.T) {
 // One range delete is accepted in any store, whatever its bounds, and so is the largest batch of other
 // writes with it in a store of as many partitions as a new one has at most.
 func TestOneRangeDeleteAlwaysFits(t *testing.T) {
+	testsize.OneGoroutine(t)
 	limits := kv.DefaultLimits
 	longest := bytes.Repeat([]byte("k"), limits.KeyBytes)
 	for _, end := range [][]byte{append(bytes.Clone(longest[1:]), 'l'), nil} {
