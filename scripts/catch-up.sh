@@ -2,11 +2,12 @@
 # Measures how a node without data catches up, on a cluster of three nodes that shares this machine
 # with its clients. The cluster is filled; when no compaction is due, clients get (85 %), put and delete
 # in an open loop at a share of what a closed loop reached, in turns. (An operation of an open loop takes
-# more processor time, as its batches are smaller: at a share of 0.3 calm turns kept two cores busy.) Node 3 is killed and replaced with node 4, whose disk
-# is empty; later node 4 is killed and started again after a minute. Prints for both how long it took
-# until the node had what the others have, how many bytes it was sent as messages and as files, and
-# the 99th percentile of gets and puts, calm and meanwhile. Fails if a median of the turns meanwhile
-# exceeds CATCH_UP_P99 times calm, or if the node that was away for a minute was sent files.
+# more processor time, as its batches are smaller: at a share of 0.3 calm turns kept two cores busy.)
+# Node 3 is killed and replaced with node 4, whose disk is empty; later node 4 is killed and started
+# again after a minute. Prints for both how long it took until the node had what the others have, how
+# many bytes it was sent as messages and as files, and the 99th percentile of gets and puts, calm and
+# meanwhile. Fails if a median of the turns meanwhile exceeds CATCH_UP_P99 times calm, or if the node
+# that was away for a minute was sent files.
 #
 #   CATCH_UP_BYTES=5000000000 CATCH_UP_P99=2 CATCH_UP_AWAY=60 CATCH_UP_LOAD=0.1 CATCH_UP_SECONDS=15 CATCH_UP_DIR=. scripts/catch-up.sh
 set -euo pipefail
@@ -69,6 +70,7 @@ sent() { total "kvd_cluster_peer_sent_$2bytes_total\{node=\"$1\"\}" 1 2; }
 settle() {
 	local calm=0
 	echo "catch-up: compactions settle"
+	metrics 1 | grep '^kvd_compaction_debt_bytes' >/dev/null || { echo "catch-up: no metric says what compactions have to do" >&2; exit 1; }
 	while ((calm < 5)); do
 		sleep 1
 		[[ $(total 'kvd_compaction_debt_bytes.*' 1 2 3) == 0 ]] && calm=$((calm + 1)) || calm=0
