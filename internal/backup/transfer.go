@@ -12,13 +12,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-const (
-	// copyBytes is how much is copied at a time. writebackBytes is how much of a new file is written
-	// before the kernel is told to start writing it to the disk: else all of it is written by the
-	// sync, and syncs of a log on the same disk wait for that.
-	copyBytes      = 256 << 10
-	writebackBytes = 1 << 20
-)
+// copyBytes is how much is copied at a time.
+const copyBytes = 256 << 10
 
 // Options of everything that copies or reads files.
 type Options struct {
@@ -131,7 +126,7 @@ func (t *transfer) copyToFile(ctx context.Context, fsys vfs.FS, name string, r i
 type fileWriter struct {
 	f         vfs.File
 	off       int64
-	writeback int64 // up to which the kernel was told to write
+	writeback vfs.Writeback
 }
 
 // Write implements io.Writer.
@@ -140,10 +135,7 @@ func (w *fileWriter) Write(p []byte) (int, error) {
 		return 0, err // it names the file
 	}
 	w.off += int64(len(p))
-	if n := w.off - w.writeback; n >= writebackBytes {
-		w.f.StartWriteback(w.writeback, n)
-		w.writeback = w.off
-	}
+	w.writeback.Written(w.f, w.off)
 	return len(p), nil
 }
 

@@ -15,12 +15,9 @@ const (
 	defaultFilterBits = 10
 	maxFilterBits     = 64
 
-	// writeBytes is how much is written to the file at once. writebackBytes is how much
-	// at least before the kernel is asked to begin writing it to disk, so that the final
-	// sync finds little left. Guessed: the first is what a disk takes in one request, the
-	// second a few of them.
-	writeBytes     = 256 << 10
-	writebackBytes = 1 << 20
+	// writeBytes is how much is written to the file at once. Guessed: what a disk takes in one
+	// request.
+	writeBytes = 256 << 10
 )
 
 // WriterOptions shape a file. The zero value is the default.
@@ -48,7 +45,7 @@ type Writer struct {
 	block     blockBuilder
 	pending   []byte // sealed, not yet written
 	written   int64  // bytes written to the file
-	writeback int64  // end of the bytes that the kernel was asked to write to disk
+	writeback vfs.Writeback
 
 	index   indexBuilder
 	padding int64    // bytes of padding so far
@@ -207,10 +204,7 @@ func (w *Writer) flush() error {
 	if n > 2*(writeBytes+maxBlockBytes) {
 		w.pending = nil // a large value made it grow
 	}
-	if w.written-w.writeback >= writebackBytes {
-		w.file.StartWriteback(w.writeback, w.written-w.writeback)
-		w.writeback = w.written
-	}
+	w.writeback.Written(w.file, w.written)
 	return nil
 }
 

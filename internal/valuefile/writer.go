@@ -7,13 +7,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-const (
-	// writeBytes is how much is written to the file at once. writebackBytes is how much
-	// at least before the kernel is asked to begin writing it to disk, so that the final
-	// sync finds little left. As in package sstable.
-	writeBytes     = 256 << 10
-	writebackBytes = 1 << 20
-)
+// writeBytes is how much is written to the file at once, as in package sstable.
+const writeBytes = 256 << 10
 
 // Writer makes one value file. It is used by one goroutine.
 //
@@ -25,8 +20,8 @@ type Writer struct {
 	footer    footer
 	pending   []byte // not yet written
 	written   int64  // bytes written to the file
-	writeback int64  // end of the bytes that the kernel was asked to write to disk
-	err       error  // sticky
+	writeback vfs.Writeback
+	err       error // sticky
 }
 
 // NewWriter returns a writer of an empty file. It does no I/O.
@@ -67,10 +62,7 @@ func (w *Writer) flush() error {
 	if n > 8*writeBytes {
 		w.pending = nil // a large value made it grow
 	}
-	if w.written-w.writeback >= writebackBytes {
-		w.file.StartWriteback(w.writeback, w.written-w.writeback)
-		w.writeback = w.written
-	}
+	w.writeback.Written(w.file, w.written)
 	return nil
 }
 
