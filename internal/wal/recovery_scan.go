@@ -199,9 +199,10 @@ func (s *recoveryScan) chain(found []*scannedSegment) (live []*scannedSegment, e
 }
 
 // dropSkipped removes from live the segments that seg does not follow. The log never
-// continued in them: their creation failed, and so did their removal.
+// continued in them: their creation failed, and so did their removal. What is before them
+// may have been reclaimed since.
 func (s *recoveryScan) dropSkipped(live []*scannedSegment, seg *scannedSegment) ([]*scannedSegment, error) {
-	for len(live) > 1 && seg.header.prev < live[len(live)-1].num {
+	for len(live) > 0 && seg.header.prev != live[len(live)-1].num {
 		last := live[len(live)-1]
 		tail, err := s.scanAll(last)
 		if err != nil {

@@ -153,7 +153,7 @@ func (s *salvage) segment(num uint64) (err error) {
 		s.damage(name, 0, r.size, fmt.Sprintf("it is segment %d of store %016x", h.num, h.store))
 		return nil
 	default:
-		if h.prev != 0 && h.prev >= s.nums[0] && !slices.Contains(s.nums, h.prev) {
+		if (s.started || len(s.places) > 0) && h.prev >= s.nums[0] && !slices.Contains(s.nums, h.prev) {
 			s.damage(segmentName(s.dir, h.prev), 0, 0, "the segment is missing")
 		}
 		if h.closed != 0 {
@@ -213,6 +213,7 @@ func (s *salvage) frame(name string, f *frame) error {
 	switch {
 	case !s.started:
 		s.started, s.first, s.last = true, f.prev, f.prev
+		s.skipEmpty(name)
 		switch {
 		case f.kind != FrameStart || name != segmentName(s.dir, s.nums[0]):
 			s.gap(1, f.prev)
@@ -241,6 +242,14 @@ func (s *salvage) frame(name string, f *frame) error {
 		}
 		return err
 	})
+}
+
+// skipEmpty drops the segments before the first whole frame if they hold nothing: the log never
+// continued in them, and what was before them was reclaimed.
+func (s *salvage) skipEmpty(first string) {
+	if len(s.places) == 0 || s.places[0].File == first {
+		s.nums = s.nums[slices.IndexFunc(s.nums, func(num uint64) bool { return segmentName(s.dir, num) == first }):]
+	}
 }
 
 func (s *salvage) claimed(a address) {

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"io/fs"
 	"syscall"
 	"testing"
 
@@ -44,7 +45,8 @@ func TestAnIdleLogShrinks(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A prepared segment that cannot be removed costs its space and nothing else.
+// A prepared segment that cannot be removed costs its space and nothing else, also once it is
+// the lowest.
 func TestShrinkThatFailsToRemoveGoesOn(t *testing.T) {
 	disk := faultfs.Wrap(newDisk(t), nil)
 	o := testOptions(disk)
@@ -54,14 +56,40 @@ func TestShrinkThatFailsToRemoveGoesOn(t *testing.T) {
 	last := put(t, l, string(make([]byte, 100<<10)), 1, synced)
 	awaitQuiet(l)
 	require.NotNil(t, l.mu.prepared) // the log has no other user
+	left := l.mu.prepared.name
 	disk.SetInjector(faultfs.FailAt(0, syscall.EIO, false, faultfs.OnKind(faultfs.Remove)))
 	require.ErrorIs(t, l.Shrink(last.base), syscall.EIO)
 	next := put(t, l, "next", 1, synced)
-	for active := l.mu.active.header.num; l.mu.active.header.num == active; { // the log has no other user
-		next = put(t, l, string(make([]byte, 1<<20)), 1, synced)
+	for range 3 {
+		for active := l.mu.active.header.num; l.mu.active.header.num == active; { // the log has no other user
+			next = put(t, l, string(make([]byte, 1<<20)), 1, synced)
+		}
+		for l.Stats().Segments > 1 { // until the end of the old one is synced
+			requireOpens(t, disk, next)
+			require.NoError(t, l.WaitSynced(t.Context(), l.Written()))
+			require.NoError(t, l.Reclaim(next.base-1))
+		}
+		requireOpens(t, disk, next)
 	}
 	require.NoError(t, l.Close())
 	requireLast(t, o, next)
+	_, err := disk.Stat(left)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// requireOpens checks that the process could be killed now.
+func requireOpens(t *testing.T, disk vfs.FS, last rec) {
+	t.Helper()
+	o := testOptions(diskOf(t, contents(t, disk)))
+	report, err := Verify(o.FS, testDir, testStore, func(Record) error { return nil })
+	require.NoError(t, err)
+	require.NoError(t, report.Problem)
+	found, err := Salvage(o.FS, testDir, testStore, func(Record) error { return nil })
+	require.NoError(t, err)
+	require.Empty(t, found.Gaps)
+	_, err = Damages(o.FS, testDir, testStore, func(Record) error { return nil }, func(_ string, err error) { t.Error(err) })
+	require.NoError(t, err)
+	requireLast(t, o, last)
 }
 
 // A log that cannot create another segment, because the disk is full, continues in the
