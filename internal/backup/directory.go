@@ -526,6 +526,10 @@ func (d *Directory) Prune(keep int) (p Pruned, err error) {
 			needed[storedName(m.Files[i].Name, uint64(m.Files[i].Sum))] = true
 		}
 	}
+	// The process that wrote the newest manifest may have been killed before it synced the name.
+	if err := d.fsys.SyncDir(d.dir); err != nil {
+		return p, err
+	}
 	for _, id := range old {
 		if err := d.fsys.Remove(d.manifestPath(id)); err != nil {
 			return p, err
