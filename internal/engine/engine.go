@@ -71,6 +71,7 @@ type Engine struct {
 		space spaceState
 	}
 	recovery   Recovery
+	surplus    []string  // directories of partitions that the creation does not take over: see writeDescriptor
 	firstSeq   kv.SeqNum // the first number that was replayed, or the next one if none was
 	replayFrom kv.SeqNum // the first number that did not fit into the budget; 0: all fitted
 	epoch      uint64    // random id of this opening, never 0

@@ -7,7 +7,6 @@ import (
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // checkAlone refuses to open the store of a member of a cluster as that of a single node, which
@@ -66,7 +65,7 @@ func (e *Engine) openMemberLog() error {
 // openMember takes the place of openLog: the log is open, and continues in startMember.
 func (e *Engine) openMember() (err error) {
 	if e.recovery.Created {
-		if err := vfs.WriteAtomic(e.opts.FS, descriptor.Path(e.dir), e.descriptor.Encode()); err != nil {
+		if err := e.writeDescriptor(); err != nil {
 			return err
 		}
 	}

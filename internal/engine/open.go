@@ -332,7 +332,8 @@ func (e *Engine) openDescriptor() error {
 
 // clearUnfinished removes the log of a creation that a crash interrupted, since it has
 // another store id. Such a log is empty, and such partitions have no tables. If they hold
-// anything, STORE existed and was lost, which is damage.
+// anything, STORE existed and was lost, which is damage. It notes the partitions above the
+// partition count, of a creation with more.
 func (e *Engine) clearUnfinished() error {
 	lost := func(what string) error {
 		return kv.Corruptf(descriptor.Path(e.dir), -1, "file is missing, but %s; restore the file: the data cannot be interpreted without it", what)
@@ -347,12 +348,20 @@ func (e *Engine) clearUnfinished() error {
 			continue
 		}
 		v, err := manifest.Load(e.opts.FS, path.Join(e.dir, name), uint32(id))
+		if err == nil && v.FlushedSeq > 0 {
+			return lost(name + " holds tables")
+		}
+		if id < e.descriptor.Partitions {
+			continue // Create continues a creation that was interrupted, or refuses
+		}
+		empty, err := manifest.Unused(e.opts.FS, path.Join(e.dir, name))
 		if err != nil {
-			continue // creation was interrupted: Create repairs or refuses it
+			return err
 		}
-		if v.FlushedSeq > 0 || id >= e.descriptor.Partitions {
-			return lost(name + " holds tables, or is above the partition count asked for")
+		if !empty {
+			return lost(name + " is above the partition count asked for, and was in use")
 		}
+		e.surplus = append(e.surplus, path.Join(e.dir, name))
 	}
 	segments, err := e.opts.FS.List(descriptor.LogDir(e.dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -421,7 +430,7 @@ func (e *Engine) openLog() error {
 		e.firstSeq = recovered.NextSeq
 	}
 	if e.recovery.Created {
-		if err := vfs.WriteAtomic(e.opts.FS, descriptor.Path(e.dir), e.descriptor.Encode()); err != nil {
+		if err := e.writeDescriptor(); err != nil {
 			return err
 		}
 	}
@@ -432,6 +441,23 @@ func (e *Engine) openLog() error {
 	}
 	e.places, err = findPlaces(e.opts.FS, e.dir, e.descriptor.Partitions)
 	return err
+}
+
+// writeDescriptor writes STORE, which completes the creation of a store. Before that it removes the
+// partitions that an interrupted creation left above the partition count: with STORE they would be
+// taken for partitions that STORE does not know (checkDirs).
+func (e *Engine) writeDescriptor() error {
+	for _, dir := range e.surplus {
+		if err := manifest.RemoveUnused(e.opts.FS, dir); err != nil {
+			return err
+		}
+	}
+	if len(e.surplus) > 0 {
+		if err := e.opts.FS.SyncDir(e.dir); err != nil {
+			return err
+		}
+	}
+	return vfs.WriteAtomic(e.opts.FS, descriptor.Path(e.dir), e.descriptor.Encode())
 }
 
 // checkPartitions refuses a partition count other than the one the store was created

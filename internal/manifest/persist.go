@@ -184,6 +184,42 @@ func Create(fsys vfs.FS, dir string, partition uint32) error {
 	return publish(fsys, dir, &Version{Num: firstManifest, Partition: partition, NextFile: firstManifest + reservedNums})
 }
 
+// Unused reports whether a directory holds nothing but what an unfinished Create, or one that was
+// complete, leaves there.
+func Unused(fsys vfs.FS, dir string) (bool, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(names, func(name string) bool {
+		kind, num := ParseName(name)
+		switch kind {
+		case FileCurrent:
+			return false
+		case FileManifest:
+			return num != firstManifest
+		case FileTemp:
+			return num > firstManifest
+		}
+		return true
+	}), nil
+}
+
+// RemoveUnused removes a directory for which Unused reports true. After an error it can be called
+// again. The caller syncs the parent.
+func RemoveUnused(fsys vfs.FS, dir string) error {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := fsys.Remove(path.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return fsys.Remove(dir)
+}
+
 const (
 	// firstManifest is the number of the first file of a partition.
 	firstManifest kv.FileNum = 1
