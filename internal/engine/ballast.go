@@ -19,6 +19,7 @@ type ballast struct {
 	name string
 	size int64 // 0: there is none
 	have atomic.Int64
+	left bool // there may be a file that was not completed, of which space may be reserved
 }
 
 const (
@@ -46,6 +47,7 @@ func (b *ballast) find() error {
 		return fmt.Errorf("look for the ballast: %w", err)
 	}
 	b.have.Store(info.Size())
+	b.left = info.Size() == 0
 	return nil
 }
 
@@ -69,7 +71,9 @@ func (b *ballast) make() error {
 		return err
 	}
 	if err := b.create(); err != nil {
-		return errors.Join(fmt.Errorf("make the ballast: %w", err), removeIfThere(b.fs, b.name))
+		left := removeIfThere(b.fs, b.name)
+		b.left = left != nil
+		return errors.Join(fmt.Errorf("make the ballast: %w", err), left)
 	}
 	b.have.Store(b.size)
 	return nil
@@ -92,12 +96,13 @@ func (b *ballast) create() error {
 
 // giveBack removes the file, and reports whether there was one.
 func (b *ballast) giveBack() (gave bool, err error) {
-	if b.have.Load() == 0 {
+	if b.have.Load() == 0 && !b.left {
 		return false, nil
 	}
 	if err := removeIfThere(b.fs, b.name); err != nil {
 		return false, fmt.Errorf("give the ballast back: %w", err)
 	}
 	b.have.Store(0)
+	b.left = false
 	return true, nil
 }
