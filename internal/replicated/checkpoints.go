@@ -398,11 +398,13 @@ func (c *checkpoints) cleanLaterLocked() {
 	})
 }
 
-// removeIncoming removes what was fetched.
+// removeIncoming removes what was fetched. After an error it is tried again later.
 func (c *checkpoints) removeIncoming() {
 	err := backup.RemoveIncoming(c.fs, c.dir)
 	c.mu.Lock()
-	c.removing = false
+	if c.removing = false; err != nil && !c.fetching {
+		c.cleanLaterLocked()
+	}
 	c.mu.Unlock()
 	if err != nil {
 		c.report(Event{What: "removing what was fetched of a checkpoint", Err: err})
