@@ -2,7 +2,9 @@ package wal
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -37,7 +39,8 @@ func (l *Log) Reclaim(flushed kv.SeqNum) error {
 		return err
 	}
 	for _, s := range dead {
-		if err := l.opts.FS.Remove(segmentName(l.opts.Dir, s.num)); err != nil {
+		// An earlier attempt that failed may have removed it.
+		if err := l.opts.FS.Remove(segmentName(l.opts.Dir, s.num)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("reclaim commit log segment: %w", err)
 		}
 		l.mu.Lock()
