@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -16,8 +17,12 @@ import (
 // A creation that ended at any step, by an error or a kill, may be repeated with fewer partitions.
 // What it left of the others goes: a store with directories above its partition count is refused.
 func TestACreationIsRepeatedWithFewerPartitions(t *testing.T) {
+	stride := 1
+	if testsize.Reduced() {
+		stride = 5
+	}
 	for _, sticky := range []bool{false, true} {
-		for i := 0; ; i++ {
+		for i := 0; ; i += stride {
 			disk := vfs.NewMem()
 			faulty := faultfs.Wrap(disk, faultfs.FailAt(i, syscall.EIO, sticky))
 			o := small(faulty)

@@ -19,6 +19,7 @@ import (
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -193,8 +194,11 @@ func TestTheArchiveRestoresAnyVersion(t *testing.T) {
 		require.Equal(t, h.now, held(t, disk, "whole"))
 		require.NoError(t, err)
 
-		tested := 0
-		for i := 0; i < len(h.versions); i += 1 + h.rng.IntN(2*len(h.versions)/24) {
+		tested, samples := 0, 24
+		if testsize.Reduced() {
+			samples = 8
+		}
+		for i := 0; i < len(h.versions); i += 1 + h.rng.IntN(2*len(h.versions)/samples) {
 			version := h.versions[i]
 			if version < m.Version {
 				_, err := restore(t, disk, m, version, "too-old")
@@ -209,7 +213,7 @@ func TestTheArchiveRestoresAnyVersion(t *testing.T) {
 			require.Equal(t, h.at(version), held(t, disk, dir), "version %d", version)
 			tested++
 		}
-		require.Greater(t, tested, 12)
+		require.Greater(t, tested, samples/2)
 		_, err = restore(t, disk, m, last+1, "beyond")
 		require.ErrorIs(t, err, kv.ErrInvalidArgument)
 		require.ErrorContains(t, err, fmt.Sprint(last+1))
@@ -423,7 +427,11 @@ func TestAnArchiveThatIsTakenAwayIsNotMadeAgain(t *testing.T) {
 // Each operation on the archive fails once: the store goes on, and after the next start the
 // archive has everything.
 func TestEveryFaultOfTheArchive(t *testing.T) {
-	for i, fired := 0, true; fired; i += 1 + i/4 {
+	part := 4
+	if testsize.Reduced() {
+		part = 1
+	}
+	for i, fired := 0, true; fired; i += 1 + i/part {
 		synctest.Test(t, func(t *testing.T) {
 			disk := vfs.NewMem()
 			o := archiveOptions(disk)
@@ -575,7 +583,10 @@ func TestTheArchiveFindsTheVersionOfATime(t *testing.T) {
 // later, and a time in the hang leads to the version that readers saw then.
 func TestAnArchiveThatHangsKeepsTheTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const puts = 5000 // more than a piece of the first format has times
+		puts := 5000 // more than a piece of the first format has times
+		if testsize.Reduced() {
+			puts = 500
+		}
 		disk := vfs.NewMem()
 		answers := make(chan struct{})
 		var hangs atomic.Bool

@@ -23,6 +23,7 @@ import (
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -120,7 +121,11 @@ func TestACheckpointIsOneVersionOfTheStore(t *testing.T) {
 			}
 		}
 	})
-	for range 5 {
+	rounds := 5
+	if testsize.Reduced() {
+		rounds = 2
+	}
+	for range rounds {
 		write(200)
 		require.NoError(t, e.sequencer.WaitVisible(t.Context(), e.sequencer.Visible()+20))
 		var before [writers]uint64

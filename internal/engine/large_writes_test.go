@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -77,6 +78,9 @@ func TestASmallWriteDoesNotQueueAfterAllLargeOnes(t *testing.T) {
 			return err
 		},
 	} {
+		if testsize.Reduced() && name != "put" && name != "batch" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := faultfs.Wrap(vfs.NewMem(), nil)

@@ -130,6 +130,7 @@ func TestWhatIsAcceptedAtALimitIsRecovered(t *testing.T) {
 
 // What is over a limit is refused before it is in the log, with the figures.
 func TestWhatIsOverALimitIsNotLogged(t *testing.T) {
+	testsize.OneGoroutine(t)
 	disk := vfs.NewMem()
 	o := small(disk)
 	o.Partitions, o.limits = 1, hardLimits

@@ -161,7 +161,7 @@ func TestSharedKeysAreLinearizableW1(t *testing.T) {
 		t.Run(o.Durability.String(), func(t *testing.T) {
 			ops := 1000
 			if testsize.Reduced() {
-				ops = 500
+				ops = 300
 			}
 			hold := make(chan struct{})
 			release := sync.OnceFunc(func() { close(hold) })
@@ -329,7 +329,7 @@ func TestTenThreadsWithKeysOfTheirOwn(t *testing.T) {
 	case os.Getenv("KVD_LONG") != "":
 		ops = 25_000
 	case testsize.Reduced():
-		ops = 1000
+		ops = 500
 	}
 	o := small(vfs.NewMem())
 	o.MemtableBytes, o.FlushKeys = 1<<20, 1000

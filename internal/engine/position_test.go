@@ -216,6 +216,7 @@ func (a *appliedPlaces) checkDense(t *testing.T) {
 // A copy of the store has the configuration that was the newest one at the number up to which its
 // tables hold everything.
 func TestPositionsKnowTheNewestConfiguration(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for before := range 4 {
 		s := newPositions()
 		index := uint64(0)
@@ -243,6 +244,7 @@ func TestPositionsKnowTheNewestConfiguration(t *testing.T) {
 
 // Configurations that change without a write take no room for ever.
 func TestPositionsOfConfigurationsAreBounded(t *testing.T) {
+	testsize.OneGoroutine(t)
 	s := newPositions()
 	for i := range uint64(10 * maxSamples) {
 		s.note(Position{Index: i + 1, Term: 1, Seq: 1, Conf: fmt.Append(nil, i)}, 0, true)

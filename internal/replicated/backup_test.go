@@ -16,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/inspect"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -130,7 +131,11 @@ func TestABackupOfAMemberIsOneVersion(t *testing.T) {
 
 // writeSmallRecords writes many while no time passes, so that none of the log is given up.
 func (n *node) writeSmallRecords() {
-	for i := range 70_000 {
+	records := 70_000
+	if testsize.Reduced() {
+		records = 2_000
+	}
+	for i := range records {
 		n.put(fmt.Sprint("key ", i%100), "small")
 	}
 	time.Sleep(3 * time.Second)
@@ -145,7 +150,11 @@ func TestABackupOfAMemberAfterRecordsHaveGrown(t *testing.T) {
 		defer c.stop()
 		n := c.leader()
 		n.writeSmallRecords()
-		for i := range 40 {
+		backups := 40
+		if testsize.Reduced() {
+			backups = 10
+		}
+		for i := range backups {
 			want := fmt.Sprint(i, strings.Repeat("v", largeBytes))
 			version := n.put(keyOf(i%3), want)
 			single, m := n.restored()

@@ -190,7 +190,10 @@ func TestACheckpointForANodeIsReadAtItsRate(t *testing.T) {
 			meters, o.FS = append(meters, m), m
 		})
 		defer c.stop()
-		const values, size = 512, 32 << 10
+		values, size := 512, 32<<10
+		if testsize.Reduced() {
+			values = 128
+		}
 		for i := range values {
 			c.leader().put(fmt.Sprintf("large %d", i), strings.Repeat(fmt.Sprint(i%10), size))
 		}
