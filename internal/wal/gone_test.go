@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
 )
 
 // A file system may remove a file and report an error, as one over a network does if the answer is
@@ -30,4 +29,3 @@ func TestASegmentThatIsGoneIsReclaimed(t *testing.T) {
 	require.NoError(t, l.Close())
 	requireLast(t, o, last)
 }
-
