@@ -15,7 +15,7 @@ import (
 
 // Flushed values are released: neither memtables nor buffers of records keep them.
 func TestFlushedValuesLeaveMemory(t *testing.T) {
-	const size, values = 1 << 20, 16
+	const size, values = 5 << 19, 16 // larger than the buffers that the log keeps for later records
 	o := small(vfs.OS)
 	o.Partitions, o.MemtableBytes = 16, 256<<20
 	e, err := Open(filepath.Join(t.TempDir(), "data"), o)
