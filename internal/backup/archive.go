@@ -270,7 +270,7 @@ func (a *Archive) Prune(backups []*Manifest) (p Pruned, err error) {
 
 // remove removes a file, which another Prune may have done.
 func (a *Archive) remove(name string) error {
-	if err := a.fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := vfs.RemoveIfThere(a.fsys, name); err != nil {
 		return err
 	}
 	return nil

@@ -88,7 +88,7 @@ func RemoveIncoming(fsys vfs.FS, dir string) error {
 	if err := r.clear(nil); err != nil {
 		return err
 	}
-	if err := fsys.Remove(incomingDir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := vfs.RemoveIfThere(fsys, incomingDir(dir)); err != nil {
 		return err
 	}
 	return fsys.SyncDir(dir)

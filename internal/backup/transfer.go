@@ -105,7 +105,7 @@ func (e *readError) Unwrap() error { return e.err }
 // copyToFile makes a new file with the content, synced. After an error there is none, if it
 // could be removed.
 func (t *transfer) copyToFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader, what string, size int64, sum uint64) error {
-	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := vfs.RemoveIfThere(fsys, name); err != nil {
 		return err
 	}
 	f, err := fsys.Create(name)

@@ -71,7 +71,7 @@ func (b *ballast) make() error {
 		return err
 	}
 	if err := b.create(); err != nil {
-		left := removeIfThere(b.fs, b.name)
+		left := vfs.RemoveIfThere(b.fs, b.name)
 		b.left = left != nil
 		return errors.Join(fmt.Errorf("make the ballast: %w", err), left)
 	}
@@ -80,7 +80,7 @@ func (b *ballast) make() error {
 }
 
 func (b *ballast) create() error {
-	if err := removeIfThere(b.fs, b.name); err != nil {
+	if err := vfs.RemoveIfThere(b.fs, b.name); err != nil {
 		return err
 	}
 	f, err := b.fs.Create(b.name)
@@ -99,7 +99,7 @@ func (b *ballast) giveBack() (gave bool, err error) {
 	if b.have.Load() == 0 && !b.left {
 		return false, nil
 	}
-	if err := removeIfThere(b.fs, b.name); err != nil {
+	if err := vfs.RemoveIfThere(b.fs, b.name); err != nil {
 		return false, fmt.Errorf("give the ballast back: %w", err)
 	}
 	b.have.Store(0)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"io/fs"
 	"syscall"
 	"testing"
@@ -32,9 +31,7 @@ func TestAHalfMadeBallastIsGivenBack(t *testing.T) {
 		disk := vfs.NewMem()
 		disk.SetCapacity(64 << 20)
 		require.NoError(t, open(t, fullOptions(disk)).Close())
-		if err := disk.Remove(descriptor.BallastPath("data")); !errors.Is(err, fs.ErrNotExist) {
-			require.NoError(t, err)
-		}
+		require.NoError(t, vfs.RemoveIfThere(disk, descriptor.BallastPath("data")))
 		f, err := disk.Create(descriptor.BallastPath("data"))
 		require.NoError(t, err)
 		require.NoError(t, f.Reserve(0, 64<<10))

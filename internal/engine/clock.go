@@ -111,7 +111,7 @@ func openClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clo
 	case err != nil:
 		return nil, err
 	case saved == nil:
-		return c, removeIfThere(fsys, descriptor.ClockPath(dir)+".tmp") // left by a crash during use
+		return c, vfs.RemoveIfThere(fsys, descriptor.ClockPath(dir)+".tmp") // left by a crash during use
 	}
 	if err := c.renew(); !vfs.CannotWrite(err) {
 		return c, err
@@ -161,13 +161,6 @@ func readClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clo
 	}
 	c.read()
 	return c, &saved, nil
-}
-
-func removeIfThere(fsys vfs.FS, name string) error {
-	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // Now returns the time in Unix milliseconds. It never waits for the disk, and mostly takes

@@ -192,7 +192,7 @@ func TestAHungReservationDoesNotHoldUpMaintenance(t *testing.T) {
 						require.ErrorIs(t, err, kv.ErrReadOnly)
 					}
 				}
-				require.NoError(t, removeIfThere(l.mem, "data/BALLAST"))
+				require.NoError(t, vfs.RemoveIfThere(l.mem, "data/BALLAST"))
 				g := newGate(faultfs.Reserve, file)
 				defer g.open()
 				inj, looks := l.keeps(g)

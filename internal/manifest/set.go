@@ -3,7 +3,6 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"sync"
 
@@ -261,7 +260,7 @@ func (s *Set) publish(next *Version) (superseded, error) {
 		if vfs.CannotWrite(err) && !errors.Is(err, vfs.ErrReplaced) {
 			// CURRENT is unchanged, and so is everything that it names.
 			return superseded{}, fmt.Errorf("publish %s of partition %d: %w", ManifestName(next.Num), next.Partition,
-				errors.Join(err, removeIfThere(s.opts.FS, path.Join(s.opts.Dir, ManifestName(next.Num)))))
+				errors.Join(err, vfs.RemoveIfThere(s.opts.FS, path.Join(s.opts.Dir, ManifestName(next.Num)))))
 		}
 		s.failed = fmt.Errorf("%w: publish %s of partition %d, reopen the store to continue: %w",
 			kv.ErrFailed, ManifestName(next.Num), next.Partition, err)
@@ -271,13 +270,6 @@ func (s *Set) publish(next *Version) (superseded, error) {
 	defer s.mu.Unlock()
 	s.publishLocked(next)
 	return superseded{manifest: old.Num, files: s.releaseLocked(old)}, nil
-}
-
-func removeIfThere(fsys vfs.FS, name string) error {
-	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // publishLocked makes v current.

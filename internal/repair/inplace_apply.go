@@ -118,7 +118,7 @@ func (p *damagedPart) apply(keep *target) error {
 		return err
 	}
 	for _, name := range obsolete {
-		if err := fsys.Remove(path.Join(p.store, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := vfs.RemoveIfThere(fsys, path.Join(p.store, name)); err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ func readAttributesOf(fsys FS, name string) (attributes []Attribute, err error) 
 
 // publish is WriteAtomic by way of the file tmp, with the access of another file, unless that is nil.
 func publish(fsys FS, name, tmp string, data []byte, old *oldAccess) error {
-	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := RemoveIfThere(fsys, tmp); err != nil {
 		return err
 	}
 	if err := writeSynced(fsys, tmp, data, old); err != nil {
@@ -103,6 +103,14 @@ func WriteNew(fsys FS, name string, data []byte) error {
 
 // ErrReplaced: WriteAtomic failed after the file had its new content.
 var ErrReplaced = errors.New("replaced, but not durably")
+
+// RemoveIfThere removes a file or an empty directory, and returns nil if the name is free.
+func RemoveIfThere(fsys FS, name string) error {
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
 
 // Rotate gives a file that is closed another name, in place of an older one.
 func Rotate(fsys FS, name, old string) error {

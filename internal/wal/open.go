@@ -3,7 +3,6 @@ package wal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 
 	"github.com/kvd-db/kvd/internal/event"
@@ -215,7 +214,7 @@ func (l *Log) remove(dead []*scannedSegment) error {
 	}
 	for _, seg := range dead {
 		// An earlier attempt, since undone, may have removed it.
-		if err := l.opts.FS.Remove(seg.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := vfs.RemoveIfThere(l.opts.FS, seg.name); err != nil {
 			return err
 		}
 	}

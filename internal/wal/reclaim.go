@@ -2,9 +2,7 @@ package wal
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -40,7 +38,7 @@ func (l *Log) Reclaim(flushed kv.SeqNum) error {
 	}
 	for _, s := range dead {
 		// An earlier attempt that failed may have removed it.
-		if err := l.opts.FS.Remove(segmentName(l.opts.Dir, s.num)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := vfs.RemoveIfThere(l.opts.FS, segmentName(l.opts.Dir, s.num)); err != nil {
 			return fmt.Errorf("reclaim commit log segment: %w", err)
 		}
 		l.mu.Lock()
