@@ -244,11 +244,11 @@ func (s *salvage) frame(name string, f *frame) error {
 	})
 }
 
-// skipEmpty drops the segments before the first whole frame if they hold nothing: the log never
-// continued in them, and what was before them was reclaimed.
+// skipEmpty drops the segments before the first whole frame, which s.end is behind, if they hold
+// nothing: the log never continued in them, and what was before them was reclaimed.
 func (s *salvage) skipEmpty(first string) {
 	if len(s.places) == 0 || s.places[0].File == first {
-		s.nums = s.nums[slices.IndexFunc(s.nums, func(num uint64) bool { return segmentName(s.dir, num) == first }):]
+		s.nums = s.nums[slices.Index(s.nums, s.end.segment):]
 	}
 }
 
