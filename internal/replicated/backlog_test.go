@@ -20,10 +20,10 @@ import (
 // leader writes, which needs it, answers its heartbeats, and applies the records when there is memory.
 func TestAFollowerWithoutMemoryAcknowledges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var disks []*faultfs.FS // in the order of the nodes
+		var disks faultyDisks
 		c := startCluster(t, 3, func(o *engine.Options) {
-			disks = append(disks, faultfs.Wrap(o.FS, nil))
-			o.FS, o.SegmentBytes = disks[len(disks)-1], 1<<20 // no node needs a checkpoint
+			disks.wrap(o)
+			o.SegmentBytes = 1 << 20 // no node needs a checkpoint
 		})
 		defer c.stop()
 		leader := c.leader()

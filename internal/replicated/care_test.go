@@ -40,11 +40,8 @@ func (c *cluster) writeOn(stopped chan struct{}) {
 // and then does not.
 func TestASlowLeaderHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var disks []*faultfs.FS // in the order of the nodes
-		c := startCluster(t, 3, func(o *engine.Options) {
-			disks = append(disks, faultfs.Wrap(o.FS, nil))
-			o.FS = disks[len(disks)-1]
-		})
+		var disks faultyDisks
+		c := startCluster(t, 3, disks.wrap)
 		defer c.stop()
 		leader := c.leader()
 		stopped := make(chan struct{})

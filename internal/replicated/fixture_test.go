@@ -21,6 +21,7 @@ import (
 	"github.com/kvd-db/kvd/internal/peer"
 	"github.com/kvd-db/kvd/internal/replica"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
 // transferRate is that of all nodes of these tests.
@@ -301,4 +302,14 @@ func (c *cluster) compare() (string, bool) {
 		require.Equal(c.t, want, got, "node %d", n.id)
 	}
 	return want, true
+}
+
+// faultyDisks are the file systems of a cluster's nodes, in the order of the nodes.
+type faultyDisks []*faultfs.FS
+
+// wrap is an option of startCluster.
+func (d *faultyDisks) wrap(o *engine.Options) {
+	disk := faultfs.Wrap(o.FS, nil)
+	*d = append(*d, disk)
+	o.FS = disk
 }

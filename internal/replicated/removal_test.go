@@ -2,16 +2,20 @@ package replicated
 
 import (
 	"errors"
+	"io/fs"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
@@ -31,11 +35,10 @@ func freed(mu *sync.Mutex) bool {
 // those of a checkpoint that is on offer no more, nor what was fetched and is not installed.
 func TestNoFileIsRemovedUnderTheLockOfTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var disks []*faultfs.FS // in the order of the nodes
+		var disks faultyDisks
 		c := startCluster(t, 3, func(o *engine.Options) {
 			smallLog(o)
-			disks = append(disks, faultfs.Wrap(o.FS, nil))
-			o.FS = disks[len(disks)-1]
+			disks.wrap(o)
 		})
 		defer c.stop()
 		var mu sync.Mutex
@@ -84,5 +87,28 @@ func TestNoFileIsRemovedUnderTheLockOfTheLoop(t *testing.T) {
 		require.NotZero(t, removed["table"])
 		require.NotZero(t, removed["incoming"])
 		require.Empty(t, locked)
+	})
+}
+
+// What was fetched and is not installed goes, also if the first attempt to remove it fails, as one
+// file of it may be as large as a table.
+func TestWhatWasFetchedIsRemovedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var disks faultyDisks
+		c := startCluster(t, 1, func(o *engine.Options) {
+			smallLog(o)
+			disks.wrap(o)
+		})
+		defer c.stop()
+		disk, incoming := disks[0], c.nodes[0].log.checkpoints.dir+"/"+descriptor.IncomingName
+		require.NoError(t, disk.MkdirAll(incoming+"/p-0000"))
+		require.NoError(t, vfs.WriteNew(disk, incoming+"/p-0000/000001.sst", []byte("fetched")))
+		fault := faultfs.FailAt(0, syscall.EIO, false, faultfs.OnKind(faultfs.Remove), faultfs.OnName("000001.sst"))
+		disk.SetInjector(fault)
+		time.Sleep(keepIncoming + time.Second)
+		require.True(t, fault.Fired())
+		time.Sleep(2 * keepIncoming)
+		_, err := disk.Stat(incoming)
+		require.ErrorIs(t, err, fs.ErrNotExist)
 	})
 }

@@ -31,10 +31,7 @@ func TestAnIdleLogShrinks(t *testing.T) {
 	require.NoError(t, l.Shrink(newest-1))
 	require.Equal(t, before, l.Stats().LiveBytes, "one record is not flushed")
 	shrink(t, l, newest)
-	for l.Stats().Segments > 1 { // until the end of the old one is synced
-		require.NoError(t, l.WaitSynced(t.Context(), l.Written()))
-		require.NoError(t, l.Reclaim(newest))
-	}
+	reclaimAll(t, l, newest, func() {})
 	require.Less(t, l.Stats().LiveBytes, int64(4<<10))
 	next := put(t, l, "next", 1, synced)
 	require.NoError(t, l.Close())
@@ -61,14 +58,8 @@ func TestShrinkThatFailsToRemoveGoesOn(t *testing.T) {
 	require.ErrorIs(t, l.Shrink(last.base), syscall.EIO)
 	next := put(t, l, "next", 1, synced)
 	for range 3 {
-		for active := l.mu.active.header.num; l.mu.active.header.num == active; { // the log has no other user
-			next = put(t, l, string(make([]byte, 1<<20)), 1, synced)
-		}
-		for l.Stats().Segments > 1 { // until the end of the old one is synced
-			requireOpens(t, disk, next)
-			require.NoError(t, l.WaitSynced(t.Context(), l.Written()))
-			require.NoError(t, l.Reclaim(next.base-1))
-		}
+		next = putUntilRotated(t, l, 1<<20)
+		reclaimAll(t, l, next.base-1, func() { requireOpens(t, disk, next) })
 		requireOpens(t, disk, next)
 	}
 	require.NoError(t, l.Close())
@@ -195,6 +186,27 @@ func requireLast(t *testing.T, o Options, last rec) {
 	l, recs, _ := mustOpen(t, o)
 	require.Equal(t, last, recs[len(recs)-1])
 	require.NoError(t, l.Close())
+}
+
+// putUntilRotated puts records of that many bytes until the log continues in another segment,
+// and returns the last one. The log has no other user.
+func putUntilRotated(t *testing.T, l *Log, bytes int) (last rec) {
+	t.Helper()
+	for active := l.mu.active.header.num; l.mu.active.header.num == active; {
+		last = put(t, l, string(make([]byte, bytes)), 1, synced)
+	}
+	return last
+}
+
+// reclaimAll reclaims all segments but the active one, each time after before. The end of the
+// one before it may have to be synced first.
+func reclaimAll(t *testing.T, l *Log, flushed kv.SeqNum, before func()) {
+	t.Helper()
+	for l.Stats().Segments > 1 {
+		before()
+		require.NoError(t, l.WaitSynced(t.Context(), l.Written()))
+		require.NoError(t, l.Reclaim(flushed))
+	}
 }
 
 // awaitQuiet returns when no goroutine of the log is at work.

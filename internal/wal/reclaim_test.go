@@ -15,17 +15,12 @@ func TestASegmentThatIsGoneIsReclaimed(t *testing.T) {
 	l, _, _ := mustOpen(t, o)
 	var last rec
 	for range 4 {
-		for active := l.mu.active.header.num; l.mu.active.header.num == active; { // the log has no other user
-			last = put(t, l, string(make([]byte, 100<<10)), 1, synced)
-		}
+		last = putUntilRotated(t, l, 100<<10)
 	}
 	require.NoError(t, l.WaitSynced(t.Context(), l.Written()))
 	awaitQuiet(l)
 	require.NoError(t, disk.Remove(segmentName(testDir, l.mu.live[0].num)))
-	for l.Stats().Segments > 1 { // until the end of the old one is synced
-		require.NoError(t, l.WaitSynced(t.Context(), l.Written()))
-		require.NoError(t, l.Reclaim(last.base-1))
-	}
+	reclaimAll(t, l, last.base-1, func() {})
 	require.NoError(t, l.Close())
 	requireLast(t, o, last)
 }
