@@ -487,7 +487,7 @@ func TestTheLeaderChangesInMidTransfer(t *testing.T) {
 		c.onFetch(func(from, _ uint64, name string) error {
 			if strings.HasPrefix(name, "p-0001/") {
 				c.onFetch(nil)
-				c.nodes[from-1].dead.Store(true)
+				c.nodes[from-1].powerFails()
 				cut <- from
 				return errors.New("the connection is lost")
 			}

@@ -87,6 +87,33 @@ func randomFaults(t *testing.T, rng *rand.Rand) {
 	}
 }
 
+// The test of the tests: a leader that loses power before it writes an entry still commits it
+// with what the other node answers, but a client has not received that.
+func TestWhatADeadNodeAcknowledgesDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)
+		defer c.stop()
+		leader := c.leader()
+		once := sync.Once{}
+		leader.fs.SetHook(func(vfs.Step) {
+			once.Do(func() {
+				time.Sleep(time.Second) // until the entry has been sent
+				leader.powerFails()
+			})
+		})
+		put := func(store *engine.Engine) error {
+			_, err := store.Put(t.Context(), []byte("key"), []byte("value"), kv.WriteOptions{})
+			return err
+		}
+		require.ErrorIs(t, leader.acknowledges(put), kv.ErrUncertain)
+		leader.fs.SetHook(nil)
+		leader.crash()
+		leader.start()
+		require.NoError(t, c.leader().acknowledges(put))
+		c.agree()
+	})
+}
+
 // installAll starts the nodes again that have received a checkpoint.
 func (c *cluster) installAll() {
 	for _, n := range c.nodes {
@@ -105,7 +132,7 @@ func (n *node) crashSoon(rng *rand.Rand) {
 		mu.Lock()
 		defer mu.Unlock()
 		if left--; left == -1 {
-			n.dead.Store(true) // no message leaves from now on
+			n.powerFails()
 			image <- n.fs.CrashImage(policy, rng)
 		}
 	})
@@ -132,13 +159,11 @@ func (c *cluster) insist(done chan struct{}, client, i int) bool {
 			Op: kv.Op{Kind: kv.KindPut, Key: fmt.Appendf(nil, "client %d write %d", client, i), Value: []byte(strings.Repeat("x", 2000))}, If: &kv.Condition{Kind: kv.IfAbsent},
 			RequestID: kv.RequestID{ClientID: uint64(client + 1), Sequence: uint64(i + 1), Retried: attempt > 0},
 		}
-		store := c.nodes[attempt%len(c.nodes)].now()
-		err := kv.ErrClosed
-		if store != nil {
+		err := c.nodes[attempt%len(c.nodes)].acknowledges(func(store *engine.Engine) error {
 			ctx, cancel := context.WithTimeout(c.t.Context(), 500*time.Millisecond)
-			err = errors.Join(store.Write(ctx, []*kv.Write{w}), w.Err)
-			cancel()
-		}
+			defer cancel()
+			return errors.Join(store.Write(ctx, []*kv.Write{w}), w.Err)
+		})
 		switch {
 		case err == nil:
 			return true

@@ -56,6 +56,7 @@ type node struct {
 	store *engine.Engine // of the goroutine of the test; others call now
 	joins bool           // it is none of the first nodes
 	dead  atomic.Bool    // its power is lost: no message leaves
+	cuts  atomic.Uint64  // how often its power was lost
 
 	mu      sync.Mutex
 	log     *Log
@@ -130,9 +131,32 @@ func (n *node) stop() {
 	n.mu.Unlock()
 }
 
+// powerFails makes the rest of the node's life, until it is stopped, one that no other node sees.
+// Its disk is what it was after the call. What the node acknowledges from then on no client has
+// received: see acknowledges.
+func (n *node) powerFails() {
+	n.cuts.Add(1)
+	n.dead.Store(true)
+}
+
+// acknowledges calls write with the node's store. Without an error the write ended before the
+// node's power was lost: the process of the node runs on for a moment after that, and may then
+// sync its copy of an entry that its disk, as it was, does not hold.
+func (n *node) acknowledges(write func(*engine.Engine) error) error {
+	cuts, store := n.cuts.Load(), n.now()
+	if store == nil {
+		return kv.ErrClosed
+	}
+	err := write(store)
+	if err == nil && n.cuts.Load() != cuts {
+		return kv.ErrUncertain
+	}
+	return err
+}
+
 // crash stops the node as a power cut does: what was not synced is lost.
 func (n *node) crash() {
-	n.dead.Store(true)
+	n.powerFails()
 	image := n.fs.CrashImage(vfs.DropAll, nil)
 	n.stop()
 	n.fs = image
