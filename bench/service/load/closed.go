@@ -91,8 +91,17 @@ func (c *Closed) Run(ctx context.Context, targets []Target, measured func(begins
 		shared[i] = loadgen.NewTally(len(calls), 0)
 	}
 	values := NewValues(c.ValueBytes)
-	for i := range c.Callers {
-		caller, tally := c.newCaller(i, targets[i%len(targets)], values), shared[i%tallies]
+	callers := make([]*caller, c.Callers)
+	for i := range callers {
+		callers[i] = c.newCaller(i, targets[i%len(targets)], values)
+	}
+	if c.Sets.conditional() {
+		if err := learnAll(ctx, callers); err != nil {
+			return nil, err
+		}
+	}
+	for i, caller := range callers {
+		tally := shared[i%tallies]
 		run.Workers = append(run.Workers, loadgen.Worker{Tally: tally, Step: func(context.Context, int64) error {
 			return c.call(caller, uint64(i), tally, run.Clock)
 		}})
@@ -125,7 +134,7 @@ func (c *Closed) choose(caller *caller, index uint64) uint64 {
 	}
 	n := caller.rng.Uint64N(uint64(c.OwnKeys))
 	caller.slot = &caller.own[n]
-	return index*uint64(c.OwnKeys) + n
+	return ownKey(index, c.OwnKeys, n)
 }
 
 // call makes one call of the caller with this index, and counts it.
@@ -135,11 +144,6 @@ func (c *Closed) call(caller *caller, index uint64, tally *loadgen.Tally, clock 
 		caller.chooseBatch(c.Keys)
 	} else {
 		PutKey(caller.key[:], id)
-	}
-	if c.Sets.conditional() && !get && !caller.slot.known {
-		if err := caller.learn(context.Background(), caller.slot, id); err != nil {
-			return err
-		}
 	}
 	began := clock.Now()
 	err := caller.do(context.Background(), id, get)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // How says how the sets of a load are made.
@@ -35,7 +36,6 @@ func (h How) validate() error {
 
 // owned is a key that no other caller sets, and what it has now.
 type owned struct {
-	known   bool
 	version uint64
 	value   []byte
 }
@@ -43,22 +43,41 @@ type owned struct {
 // errNoCondition: the target cannot make conditional sets.
 var errNoCondition = errors.New("the target has no conditional sets")
 
-// learn reads the caller's own key before its first conditional set.
-func (c *caller) learn(ctx context.Context, o *owned, id uint64) error {
+// learnAll has every caller read the keys of its own, before the load begins: the gets are no
+// part of what conditional sets cost.
+func learnAll(ctx context.Context, callers []*caller) error {
+	errs := make([]error, len(callers))
+	var all sync.WaitGroup
+	for i, c := range callers {
+		all.Go(func() { errs[i] = c.learn(ctx, uint64(i)) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// learn reads the keys of the caller with this index.
+func (c *caller) learn(ctx context.Context, index uint64) error {
 	target, ok := c.target.(Comparer)
 	if !ok {
 		return errNoCondition
 	}
-	value, version, err := target.GetVersion(ctx, c.key[:])
-	if err != nil {
-		return fmt.Errorf("get with version: %w", err)
+	for n := range c.own {
+		id := ownKey(index, len(c.own), uint64(n))
+		PutKey(c.key[:], id)
+		value, version, err := target.GetVersion(ctx, c.key[:])
+		if err != nil {
+			return fmt.Errorf("get with version: %w", err)
+		}
+		if err := c.values.Check(value, id); err != nil {
+			return err
+		}
+		c.own[n] = owned{version: version, value: bytes.Clone(value)}
 	}
-	if err := c.values.Check(value, id); err != nil {
-		return err
-	}
-	*o = owned{known: true, version: version, value: bytes.Clone(value)}
 	return nil
 }
+
+// ownKey returns the number of the n-th key of a caller.
+func ownKey(caller uint64, each int, n uint64) uint64 { return caller*uint64(each) + n }
 
 // setOwned sets a key under the condition that it still has what the caller gave it.
 func (c *caller) setOwned(ctx context.Context, o *owned) error {
