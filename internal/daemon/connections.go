@@ -23,13 +23,16 @@ const (
 	// leastFiles is how many files a store needs at least. Guessed: the log, locks, and
 	// some tables of each partition.
 	leastFiles = 256
+	// storeFiles is how many files are left to a store before connections get more than half of
+	// all: 256 GiB of tables of 32 MiB.
+	storeFiles = 8192
 )
 
 // connLimits bound the connections of the process.
 type connLimits struct{ clients, peer, admin int }
 
 // limitConnections derives limits that are not set from the number of files that the
-// process may have open: connections get half of them, the store the rest.
+// process may have open: the store gets half of them, at most storeFiles, connections the rest.
 func (c *Config) limitConnections(files uint64) error {
 	for _, n := range []struct {
 		name string
@@ -44,7 +47,7 @@ func (c *Config) limitConnections(files uint64) error {
 		return fmt.Errorf("%w: the process may have %d files open, want at least %d: raise the limit, for example with ulimit -n", ErrUsage, files, ownFiles+leastFiles+2)
 	}
 	setUnset(&c.MaxAdminConns, min(maxAdmin, usable/16))
-	setUnset(&c.MaxConns, min(maxConns, usable/2-c.MaxAdminConns, usable-leastFiles-c.MaxAdminConns))
+	setUnset(&c.MaxConns, min(maxConns, usable-max(leastFiles, min((usable+1)/2, storeFiles))-c.MaxAdminConns))
 	c.MaxConns = max(c.MaxConns, 1)
 	// If there are few connections, one machine must leave some to others.
 	setUnset(&c.MaxPeerConns, min(maxPeerConns, c.MaxConns-c.MaxConns/8))

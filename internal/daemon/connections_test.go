@@ -17,6 +17,8 @@ func TestConnectionsLeaveFilesToTheStore(t *testing.T) {
 	for files, want := range map[uint64]connLimits{
 		1 << 63: {maxConns, maxPeerConns, maxAdmin},
 		1 << 20: {maxConns, maxPeerConns, maxAdmin},
+		20_000:  {maxConns, maxPeerConns, maxAdmin},
+		16_384:  {8080, maxPeerConns, maxAdmin},
 		4096:    {1936, 1024, 64},
 		1024:    {406, 356, 58},
 		400:     {29, 26, 19},
