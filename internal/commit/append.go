@@ -134,6 +134,9 @@ func (c *Coordinator) append(rec *pending, groups []*WriteGroup) error {
 			return err
 		}
 		rec.base, rec.pos = base, pos
+		for _, conflict := range rec.conflicts {
+			conflict.Version = rec.last()
+		}
 		for _, u := range rec.named {
 			c.line.ids.add(u.id, base+kv.SeqNum(u.unit), u.content)
 		}
@@ -157,7 +160,7 @@ func (c *Coordinator) layOutLocked(rec *pending, groups []*WriteGroup) {
 		}
 		rec.groups = append(rec.groups, g)
 		g.trace, g.entered = rec.trace, true
-		g.admit(rec, c.line.ids)
+		c.admitLocked(g, rec)
 	}
 	if rec.ops > 0 {
 		rec.encoder.Section(c.opts.ID, rec.ops)
@@ -166,6 +169,7 @@ func (c *Coordinator) layOutLocked(rec *pending, groups []*WriteGroup) {
 		g.encode(rec)
 		g.mu.Unlock()
 	}
+	c.reads.Reset() // the keys are the callers'
 	rec.payload = rec.encoder.Bytes()
 }
 

@@ -1,6 +1,8 @@
 package commit
 
 import (
+	"bytes"
+	"errors"
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -27,6 +29,32 @@ func (c *Coordinator) changedLocked(r *partition.Reads) error {
 		}
 	}
 	return c.tree.Changed(r)
+}
+
+// overtakenLocked is changedLocked for a write of the record rec, which is being laid out: an
+// earlier write of rec itself may be what changed a key.
+func (c *Coordinator) overtakenLocked(r *partition.Reads, rec *pending) error {
+	err := c.changedLocked(r)
+	for i := 0; i < len(r.Keys) && err == nil; i++ {
+		if rec.rangeDeletes || slices.Contains(rec.hashes, r.Keys[i].Hash) {
+			conflict := &kv.ConflictError{Key: bytes.Clone(r.Keys[i].Key)}
+			rec.conflicts = append(rec.conflicts, conflict)
+			err = conflict
+		}
+	}
+	if err != nil && !errors.Is(err, partition.ErrStale) {
+		c.stats.conflicts.Add(1)
+	}
+	return err
+}
+
+// readsOfLocked returns the read of one key in memory that the next call uses again.
+func (c *Coordinator) readsOfLocked(found *kv.Lookup) *partition.Reads {
+	key := partition.ReadKey{Key: found.Key, Hash: found.Hash}
+	c.reads.Reset()
+	c.reads.Read(key, found.ReadVersion)
+	c.reads.Expires(key, found.Expiry)
+	return &c.reads
 }
 
 // BetweenRecords calls f while none of the coordinators, which are in ascending order of their

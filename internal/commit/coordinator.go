@@ -115,7 +115,8 @@ type Coordinator struct {
 	// the line in the order of the log. A proposal over several partitions holds the
 	// appendMu of all of them, locked in ascending order.
 	appendMu sync.Mutex
-	line     line // guarded by appendMu
+	line     line            // guarded by appendMu
+	reads    partition.Reads // likewise: memory of readsOfLocked
 
 	inflightBytes atomic.Int64
 	noRoom        atomic.Bool // the log has no room for what was taken; roomWaker ends it

@@ -11,14 +11,15 @@
 // # The way of a write
 //
 // There are two ways in. [Submit] takes the independent writes of a call, as one
-// [WriteGroup] for each partition, or an atomic batch that lies in one partition. [Propose]
-// takes a proposal: a write that depends on what keys hold, or an atomic batch over several
-// partitions.
+// [WriteGroup] for each partition, or an atomic batch that lies in one partition. A write, or a
+// batch of one key, may depend on what this key held. [Propose] takes a proposal: an atomic batch
+// that depends on other keys, or lies in several partitions.
 //
 //	Submit       if no goroutine leads the partition, the caller leads; else it queues its group
 //	append       the leader takes what is queued, up to a size: a micro-batch. Under appendMu it
-//	             skips writes whose request id is known and lays out the rest as one record, or
-//	             as two if only some ask for a sync; the log gives each commit unit (a write, or
+//	             skips writes whose request id is known, refuses those whose key has changed
+//	             since they read it, and lays out the rest as one record, or as two if only
+//	             some ask for a sync; the log gives each commit unit (a write, or
 //	             an atomic batch) the next number
 //	flush        the log writes the records of all partitions as one frame, with one sync
 //	insert       once the record is as durable as asked, a leader, perhaps another one, inserts
@@ -121,9 +122,9 @@
 // just been answered get their next record into the next sync. Wait 9 comes only for a known
 // request id. The place of the first attempt is not remembered, so everything that was
 // appended so far must become durable; for level buffered the caller may be inside Flush, as in 7.
-// Wait 10 comes only for a proposal that lost: a
-// conditional write then tries again (Execute at most 100 times, with growing pauses), a
-// transaction returns the conflict. (In a cluster an entry of the log sets the time: for keys that
+// Wait 10 comes only for a proposal, or a single write with a condition, that lost. A transaction
+// then returns the conflict; the others try again (Execute at most 100 times, with growing
+// pauses). (In a cluster an entry of the log sets the time: for keys that
 // have expired by it, it is a conflicting write.) Conditions, and reads of a transaction that are
 // checked in the tables, also wait as reads do: see internal/README.md. The first write of a store
 // that sets an expiry waits for the file CLOCK. If more than 2^30 numbers are not synced, the log
@@ -137,8 +138,8 @@
 // these groups, the other the rest.
 //
 // A proposal leaves a mark in every partition that it has read (read_mark.go): a later write
-// to what it read stays hidden until the proposal is visible. (No mark is needed if a proposal
-// reads at most the one key that it writes: the order of the log is enough.)
+// to what it read stays hidden until the proposal is visible. (A write that depends on its own key
+// alone needs no mark: the order of the log is enough.)
 //
 // A newer record B may be shown to readers of single keys, and answered, before an older
 // record A of the same partition that still waits for a sync, for another partition or for a
@@ -173,7 +174,7 @@
 //	    memtable or in the line, so checking both finds every change. If writes since the
 //	    reads may have been flushed, Changed returns partition.ErrStale. The engine then checks
 //	    a transaction against the tables (partition.Refresh), and evaluates conditions again,
-//	    before it proposes again.
+//	    before it tries again.
 //	I5. The request id of a write is remembered before any reader can see what it wrote.
 //	    So if a condition fails and the request id is unknown, the condition failed because
 //	    of another write, not of an earlier attempt of this one.

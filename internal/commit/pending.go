@@ -37,6 +37,8 @@ type pending struct {
 	named      []identifiedUnit // in the order of units
 	duplicates int              // writes that were applied before
 
+	conflicts []*kv.ConflictError // with writes of this record, which have no number before it has
+
 	inserted bool // into the memtable; hidden until it is published or early
 	arrived  bool // at the head of the line, inserted and durable
 }
@@ -55,9 +57,9 @@ const inThisRecord kv.SeqNum = 1 << 63
 // a *kv.LateAttemptError.
 var errForgotten = fmt.Errorf("%w: it was sent before, so long ago that its outcome is forgotten; read what is there", kv.ErrUncertain)
 
-// admit decides on a write that has a request id. It reports whether it is to be done; if not, it
-// has its version or its error already. The caller holds appendMu.
-func (r *pending) admit(w *kv.Write, ids *requestIDs) bool {
+// isNew decides on a write that has a request id. It reports whether no attempt at it is known; if
+// one is, it has its version or its error already. The caller holds appendMu.
+func (r *pending) isNew(w *kv.Write, ids *requestIDs) bool {
 	id := requestIDOf(w.RequestID)
 	version, known, err := ids.recall(w.RequestID)
 	if err != nil {
@@ -78,14 +80,7 @@ func (r *pending) admit(w *kv.Write, ids *requestIDs) bool {
 		r.duplicates++
 		return false
 	}
-	r.named = append(r.named, identifiedUnit{id, w.RequestID.Content, r.units})
 	return true
-}
-
-// encode lays out one operation.
-func (r *pending) encode(unit uint32, id kv.RequestID, op *kv.Op, hash uint64) {
-	r.encoder.Op(unit, id, op)
-	r.note(op, hash)
 }
 
 // note remembers what an operation writes.

@@ -1,10 +1,8 @@
 package commit
 
 import (
-	"bytes"
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +21,8 @@ type Share struct {
 	Ops         []kv.Op         // what the record has for it; none: it only vouches for Reads
 }
 
-// Proposal is a batch, and what it depends on, over one partition or several.
+// Proposal is a batch, and what it depends on, over one partition or several. A batch of one key
+// that depends on no other is better a [WriteGroup].
 type Proposal struct {
 	Shares     []Share // in ascending order of the partitions' ids; one has Ops
 	Durability kv.Durability
@@ -71,39 +70,24 @@ type Commit struct {
 // kv.ErrUncertain for a write that was sent before and is so old that its outcome
 // is forgotten; kv.ErrRequestIDReused; else those of Log.Append.
 func Propose(p *Proposal) (*Commit, error) {
-	c, err := Append(p)
-	if err == nil {
-		c.Flush()
-	}
-	return c, err
-}
-
-// Append is Propose for a caller that appends several proposals before it has the log write
-// them together: it must call Flush for the last of them, and before it waits for anything.
-func Append(p *Proposal) (*Commit, error) {
-	c, err := p.propose()
+	c, err := p.append()
 	if err != nil || c.deduplicated {
 		p.Settled()
 	}
 	if err != nil {
 		return nil, err
 	}
+	if !c.deduplicated {
+		// Proposals that other goroutines are about to append share the write: with 256 callers
+		// over the network the log is written once for 22 commits instead of 2.
+		runtime.Gosched()
+		c.participants[0].log.Flush()
+		c.Wake()
+	}
 	return c, nil
 }
 
-// Flush has the log write the records of c and of all commits before it.
-func (c *Commit) Flush() {
-	if c.deduplicated {
-		return
-	}
-	// Proposals that other goroutines are about to append share the write: with 256 callers
-	// over the network the log is written once for 22 commits instead of 2.
-	runtime.Gosched()
-	c.participants[0].log.Flush()
-	c.Wake()
-}
-
-func (p *Proposal) propose() (*Commit, error) {
+func (p *Proposal) append() (*Commit, error) {
 	c := &Commit{settled: p.Settled, done: make(chan struct{})}
 	if p.Timed {
 		c.trace = new(trace.Batch)
@@ -182,7 +166,6 @@ func (p *Proposal) layOut(c *Commit) []*part {
 	var encoder record.Encoder
 	encoder.Grow(p.size())
 	parts := make([]*part, 0, len(p.Shares))
-	together := !p.ofOneKey()
 	for i := range p.Shares {
 		s := &p.Shares[i]
 		if len(s.Ops) == 0 {
@@ -192,7 +175,7 @@ func (p *Proposal) layOut(c *Commit) []*part {
 		if len(parts) > 0 {
 			held = new(part)
 		}
-		held.coordinator, held.units, held.level, held.together = s.Coordinator, 1, p.Durability, together
+		held.coordinator, held.units, held.level, held.together = s.Coordinator, 1, p.Durability, true
 		held.hashes = held.few[:0]
 		encoder.Section(s.Coordinator.opts.ID, len(s.Ops))
 		id := p.RequestID
@@ -207,15 +190,6 @@ func (p *Proposal) layOut(c *Commit) []*part {
 		held.payload = encoder.Bytes()
 	}
 	return parts
-}
-
-// ofOneKey reports whether the proposal writes one key and has read no other.
-func (p *Proposal) ofOneKey() bool {
-	if len(p.Shares) != 1 || len(p.Shares[0].Ops) != 1 || len(p.Shares[0].Reads.Ranges) > 0 {
-		return false
-	}
-	s := &p.Shares[0]
-	return !slices.ContainsFunc(s.Reads.Keys, func(k partition.ReadKey) bool { return !bytes.Equal(k.Key, s.Ops[0].Key) })
 }
 
 // size is at least what the record takes.

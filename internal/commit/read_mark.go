@@ -9,7 +9,7 @@ import (
 	"github.com/kvd-db/kvd/internal/record"
 )
 
-// readMark is what a proposal that concerns more than one key has read in one partition,
+// readMark is what a proposal has read in one partition,
 // whether it writes there or not. Until the proposal is visible, a later write to what it
 // read is not visible either: else a reader could see that write, which comes after the
 // proposal, and then find in another key, perhaps of another partition, that the proposal
@@ -25,9 +25,6 @@ type readMark struct {
 
 // readMarks returns the marks of a proposal's shares, nil for one that has none; nil if none has.
 func (p *Proposal) readMarks(c *Commit) []*readMark {
-	if p.ofOneKey() {
-		return nil // no reader of single keys can tell
-	}
 	marks := make([]*readMark, len(p.Shares))
 	var ranges []kv.Range // the same in all shares
 	for i := range p.Shares {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/trace"
 )
 
@@ -61,7 +62,8 @@ type WriteGroup struct {
 	writes []*kv.Write
 
 	batch *kv.WriteBatch
-	whole kv.Write // the batch as one write: RequestID, Version, Deduplicated and Err
+	reads *partition.Reads // what the batch depends on; nil: nothing
+	whole kv.Write         // the batch as one write: RequestID, Version, Deduplicated and Err
 
 	level kv.Durability // the strongest that any of its writes asked for
 	bytes int
@@ -99,9 +101,11 @@ func (g *WriteGroup) Reset(to *Coordinator, call *Call, writes []*kv.Write) {
 	}
 }
 
-// NewBatchGroup returns a group of one atomic batch, normalized and not empty.
-func (c *Coordinator) NewBatchGroup(call *Call, b *kv.WriteBatch, level kv.Durability, id kv.RequestID) *WriteGroup {
-	g := &WriteGroup{to: c, call: call, batch: b, whole: kv.Write{RequestID: id}, level: level, bytes: b.Bytes()}
+// NewBatchGroup returns a group of one atomic batch, normalized and not empty. If it depends on
+// reads, which may be nil, it writes one key, and that is the only one that was read: what
+// concerns more keys is a [Proposal]. Its result is then as that of Propose if a read was overtaken.
+func (c *Coordinator) NewBatchGroup(call *Call, b *kv.WriteBatch, reads *partition.Reads, level kv.Durability, id kv.RequestID) *WriteGroup {
+	g := &WriteGroup{to: c, call: call, batch: b, reads: reads, whole: kv.Write{RequestID: id}, level: level, bytes: b.Bytes()}
 	g.writes = []*kv.Write{&g.whole}
 	return g
 }
@@ -134,18 +138,36 @@ func (g *WriteGroup) ops() int {
 	return len(g.writes)
 }
 
-// admit finds out which of the group's writes are to be done and makes room for
-// them in the record. The caller holds g.mu and appendMu.
-func (g *WriteGroup) admit(rec *pending, ids *requestIDs) {
+// admitLocked finds out which of a group's writes are to be done and notes in the record what they
+// write. The others have their version or their error. The caller holds g.mu and appendMu.
+func (c *Coordinator) admitLocked(g *WriteGroup, rec *pending) {
 	g.unit = rec.units
 	for _, w := range g.writes {
-		if w.RequestID.Named() && !rec.admit(w, ids) {
+		named := w.RequestID.Named()
+		if named && !rec.isNew(w, c.line.ids) {
 			continue
 		}
+		reads := g.reads
+		if w.Read != nil {
+			reads = c.readsOfLocked(w.Read)
+		}
+		if reads != nil {
+			if w.Err = c.overtakenLocked(reads, rec); w.Err != nil {
+				continue
+			}
+		}
+		if named {
+			rec.named = append(rec.named, identifiedUnit{requestIDOf(w.RequestID), w.RequestID.Content, rec.units})
+		}
 		if g.batch != nil {
-			rec.ops += g.batch.Len()
-			rec.together = rec.together || g.batch.Len() > 1
+			ops := g.batch.Ops()
+			for i := range ops {
+				rec.note(&ops[i], keyhash.Sum(ops[i].Key))
+			}
+			rec.ops += len(ops)
+			rec.together = rec.together || len(ops) > 1
 		} else {
+			rec.note(&w.Op, w.Hash)
 			rec.ops++
 		}
 		rec.units++
@@ -164,11 +186,11 @@ func (g *WriteGroup) encode(rec *pending) {
 			ops := g.batch.Ops()
 			id := w.RequestID
 			for i := range ops {
-				rec.encode(unit, id, &ops[i], keyhash.Sum(ops[i].Key))
+				rec.encoder.Op(unit, id, &ops[i])
 				id.Content = 0 // once in a section is enough
 			}
 		} else {
-			rec.encode(unit, w.RequestID, &w.Op, w.Hash)
+			rec.encoder.Op(unit, w.RequestID, &w.Op)
 		}
 		unit++
 	}

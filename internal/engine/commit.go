@@ -87,7 +87,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		watch.waits()
 	}
 	p.scanned(t.Ranges, t.ReadVersion)
-	c, err := e.propose(ctx, p)
+	version, err := e.commit(ctx, p, &watch)
 	for errors.Is(err, partition.ErrStale) {
 		watch.works()
 		if err := e.refresh(p, t.ReadVersion); err != nil {
@@ -96,13 +96,13 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 			return e.applied(ctx, p, err)
 		}
 		watch.waits()
-		c, err = e.propose(ctx, p)
+		version, err = e.commit(ctx, p, &watch)
 	}
 	if err != nil {
 		e.awaitConflictVisible(ctx, to, err)
 		return 0, err
 	}
-	return e.await(ctx, to, c, o, &watch)
+	return version, nil
 }
 
 // awaitConflictVisible waits until the write that a transaction conflicted with can be read, or
@@ -134,6 +134,7 @@ type proposal struct {
 	e       *Engine
 	to      *writers
 	options kv.WriteOptions
+	batch   *kv.WriteBatch
 	bytes   int64
 
 	shares []commit.Share  // of the partitions concerned, ascending
@@ -145,7 +146,8 @@ type proposal struct {
 // delete goes to every partition, since each may have keys of the range.
 func (e *Engine) newProposal(to *writers, b *kv.WriteBatch, o kv.WriteOptions) *proposal {
 	o.Durability = e.durability(o.Durability)
-	p := e.emptyProposal(to, o, int64(b.Takes(e.opts.limits)))
+	p := &proposal{e: e, to: to, options: o, batch: b, bytes: int64(b.Takes(e.opts.limits))}
+	p.shares = p.few[:0]
 	for _, op := range b.Ops() {
 		if op.Kind == kv.KindRangeDelete {
 			for i := range e.partitions {
@@ -157,13 +159,6 @@ func (e *Engine) newProposal(to *writers, b *kv.WriteBatch, o kv.WriteOptions) *
 		s := p.share(e.route(keyhash.Sum(op.Key)))
 		s.Ops = append(s.Ops, op)
 	}
-	return p
-}
-
-// emptyProposal returns a proposal to which the caller adds operations of so many bytes.
-func (e *Engine) emptyProposal(to *writers, o kv.WriteOptions, bytes int64) *proposal {
-	p := &proposal{e: e, to: to, options: o, bytes: bytes}
-	p.shares = p.few[:0]
 	return p
 }
 
@@ -255,41 +250,49 @@ func (p *proposal) lead() *commit.Coordinator {
 	panic("engine: a batch without operations")
 }
 
-// propose proposes p once there is room in memory and in the log.
-func (e *Engine) propose(ctx context.Context, p *proposal) (*commit.Commit, error) {
-	c, err := e.append(ctx, p, func() {})
-	if err == nil {
-		c.Flush()
+// ofOneKey reports whether the batch writes one key and depends on no other.
+func (p *proposal) ofOneKey() bool {
+	if len(p.shares) != 1 || len(p.shares[0].Ops) != 1 || len(p.shares[0].Reads.Ranges) > 0 {
+		return false
 	}
-	return c, err
+	s := &p.shares[0]
+	return !slices.ContainsFunc(s.Reads.Keys, func(k partition.ReadKey) bool { return !bytes.Equal(k.Key, s.Ops[0].Key) })
 }
 
-// append is propose for a caller that has the log write several proposals together. Before it
-// waits it calls flush, which has the log write those that the caller has appended.
-func (e *Engine) append(ctx context.Context, p *proposal, flush func()) (*commit.Commit, error) {
+// commit applies the batch if nothing that it depends on has changed. A batch of one key goes the
+// way of plain writes. The errors are those of commit.Propose and of await.
+func (e *Engine) commit(ctx context.Context, p *proposal, watch *stopwatch) (kv.SeqNum, error) {
+	if p.ofOneKey() {
+		return e.applyWithin(ctx, p.to, p.shares[0].Coordinator.ID(), p.batch, &p.shares[0].Reads, p.options, watch)
+	}
+	c, err := e.propose(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	return e.await(ctx, p.to, c, p.options, watch)
+}
+
+// propose proposes p once there is room in memory and in the log.
+func (e *Engine) propose(ctx context.Context, p *proposal) (*commit.Commit, error) {
 	for {
-		if !e.across.tryTake(p.bytes) {
-			flush()
-			if err := e.across.take(ctx, p.bytes); err != nil {
-				return nil, err
-			}
+		if err := e.across.take(ctx, p.bytes); err != nil {
+			return nil, err
 		}
 		p.whole = commit.Proposal{
 			Shares: p.shares, Durability: p.options.Durability, RequestID: p.options.RequestID, Timed: p.options.Stages != nil,
 			Settled: p.settled,
 		}
-		c, err := commit.Append(&p.whole)
+		c, err := commit.Propose(&p.whole)
 		if !errors.Is(err, wal.ErrNoRoomYet) {
 			return c, err
 		}
-		flush()
 		if err := p.to.log.AwaitRoom(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// settled gives back what append has taken.
+// settled gives back what propose has taken.
 func (p *proposal) settled() { p.e.across.release(p.bytes) }
 
 // await waits for a commit and returns its outcome.

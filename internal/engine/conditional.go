@@ -7,7 +7,6 @@ import (
 	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
-	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // applyConditional commits a batch if its guards hold.
@@ -24,9 +23,9 @@ func (e *Engine) applyConditional(ctx context.Context, to *writers, b *kv.WriteB
 			p.readGuard(r)
 		}
 		watch.waits()
-		c, err := e.propose(ctx, p)
+		version, err := e.commit(ctx, p, watch)
 		if err == nil {
-			return e.await(ctx, to, c, o, watch)
+			return version, nil
 		}
 		if err := e.awaitConflicting(ctx, to, err); err != nil {
 			return 0, err
@@ -137,44 +136,26 @@ func (e *Engine) remembered(ctx context.Context, to *writers, lead *commit.Coord
 // conditional reports whether a write depends on what its key holds.
 func conditional(w *kv.Write) bool { return w.If != nil || w.Previous != nil }
 
-// started is a conditional write whose record is in the log.
-type started struct {
-	write  *kv.Write
-	commit *commit.Commit
-}
-
 // writeConditional performs writes that depend on what their keys hold. Each has its own
-// outcome. All records are appended before the log is told to write any, so they share a write
-// and a sync: when each was flushed by itself, the first began a sync for which the others
-// came too late, and 256 callers over the network had 0.6 of the rate.
+// outcome. Those whose conditions hold go the way of plain writes, with what was read: see
+// kv.Write.Read.
 func (e *Engine) writeConditional(ctx context.Context, to *writers, writes []*kv.Write, watch *stopwatch) {
+	found := make([]kv.Lookup, len(writes))
+	var refused []*kv.Write
 	for len(writes) > 0 {
 		watch.works()
-		var under []started
-		var again []*kv.Write
+		hold, fail := e.readFor(ctx, writes, found)
+		refused = append(refused, fail...)
+		e.submit(ctx, to, hold, watch)
 		var conflict error // the last; writes whose conflict is not over after it try once more
-		readable := e.readFor(ctx, writes)
-		watch.waits()
-		flush := func() { flushAll(under) }
-		for _, r := range readable {
-			commit, err := e.startConditional(ctx, to, r.write, r.found, watch.stages, flush)
-			switch {
-			case err == nil && commit != nil:
-				under = append(under, started{r.write, commit})
-			case errors.Is(err, kv.ErrConflict) || errors.Is(err, partition.ErrStale):
-				again, conflict = append(again, r.write), err
-				if previous := r.write.Previous; previous != nil {
-					previous.Drop()
+		again := hold[:0]
+		for _, w := range hold {
+			if errors.Is(w.Err, kv.ErrConflict) || errors.Is(w.Err, partition.ErrStale) {
+				again, conflict = append(again, w), w.Err
+				if w.Previous != nil {
+					w.Previous.Drop()
 				}
 			}
-		}
-		flush()
-		for i, s := range under {
-			watch := watch
-			if i < len(under)-1 {
-				watch = &stopwatch{} // the last in the log is acknowledged last
-			}
-			s.write.Version, s.write.Err = e.await(ctx, to, s.commit, kv.WriteOptions{Durability: s.write.Durability, Deduplicated: &s.write.Deduplicated}, watch)
 		}
 		if conflict != nil {
 			watch.waits()
@@ -182,51 +163,51 @@ func (e *Engine) writeConditional(ctx context.Context, to *writers, writes []*kv
 				for _, w := range again {
 					w.Err = err
 				}
-				return
+				break
 			}
 		}
 		writes = again
 	}
-}
-
-// flushAll has the log write the records of writes.
-func flushAll(writes []started) {
-	for i, s := range writes {
-		if i == len(writes)-1 {
-			s.commit.Flush()
-		} else {
-			s.commit.Wake()
+	for _, w := range refused { // once the others are done, as this may wait
+		version, known, lost := e.remembered(ctx, to, to.coordinators[e.route(w.Hash)], w.RequestID, w.Durability)
+		if known {
+			w.Version, w.Deduplicated, w.Err = version, lost == nil, lost
 		}
 	}
 }
 
-// looked is a conditional write with what its key holds.
-type looked struct {
-	write *kv.Write
-	found *kv.Lookup
-}
-
-// readFor reads the keys of writes. A write whose key cannot be read gets the error.
-func (e *Engine) readFor(ctx context.Context, writes []*kv.Write) []looked {
-	found := make([]kv.Lookup, len(writes))
+// readFor reads the keys of writes into found and returns the writes whose conditions hold, in the
+// memory of writes, and those whose conditions do not, which have a *kv.ConditionError. A write
+// whose key cannot be read has the error.
+func (e *Engine) readFor(ctx context.Context, writes []*kv.Write, found []kv.Lookup) (hold, fail []*kv.Write) {
 	reads := make([]*kv.Lookup, len(writes))
-	all := make([]looked, len(writes))
 	for i, w := range writes {
-		found[i].Key, found[i].Want = w.Op.Key, wantFor(w)
+		found[i] = kv.Lookup{Key: w.Op.Key, Want: wantFor(w)}
 		if w.Previous != nil {
 			found[i].Budget = w.Previous.Budget
 		}
 		reads[i] = &found[i]
-		all[i] = looked{w, &found[i]}
 	}
 	err := e.lookupGuarded(ctx, reads, func(i int) bool { return writes[i].If == nil || writes[i].If.Holds(reads[i]) })
-	readable := all[:0]
-	for _, l := range all {
-		if l.write.Err = errors.Join(err, l.found.Err); l.write.Err == nil {
-			readable = append(readable, l)
+	hold = writes[:0]
+	for i, w := range writes {
+		if w.Err = errors.Join(err, reads[i].Err); w.Err != nil {
+			continue
 		}
+		w.Read = reads[i]
+		if w.Previous != nil {
+			*w.Previous = *w.Read
+		}
+		if w.If != nil {
+			guard := kv.Guard{Key: w.Op.Key, Condition: *w.If}
+			if w.Err = guard.Evaluate(w.Read); w.Err != nil {
+				fail = append(fail, w)
+				continue
+			}
+		}
+		hold = append(hold, w)
 	}
-	return readable
+	return hold, fail
 }
 
 // wantFor returns which values a conditional write has to read.
@@ -235,35 +216,4 @@ func wantFor(w *kv.Write) kv.Want {
 		return kv.WantAny
 	}
 	return w.If.Want()
-}
-
-// startConditional evaluates the condition of one write and appends the write if it
-// holds. Otherwise the commit is nil, and the write has its outcome. Before it waits it calls
-// flush.
-func (e *Engine) startConditional(ctx context.Context, to *writers, w *kv.Write, found *kv.Lookup, stages *trace.Stages, flush func()) (*commit.Commit, error) {
-	home := e.route(w.Hash)
-	if w.Previous != nil {
-		*w.Previous = *found
-	}
-	if w.If != nil {
-		guard := kv.Guard{Key: w.Op.Key, Condition: *w.If}
-		if err := guard.Evaluate(found); err != nil {
-			flush()
-			version, known, lost := e.remembered(ctx, to, to.coordinators[home], w.RequestID, w.Durability)
-			if !known {
-				w.Err = err
-				return nil, nil
-			}
-			w.Version, w.Deduplicated, w.Err = version, lost == nil, lost
-			return nil, nil
-		}
-	}
-	p := e.emptyProposal(to, kv.WriteOptions{Durability: w.Durability, RequestID: w.RequestID, Stages: stages}, int64(w.Op.Size()))
-	p.share(home).Ops = []kv.Op{w.Op}
-	p.readGuard(found)
-	commit, err := e.append(ctx, p, flush)
-	if err != nil && !errors.Is(err, kv.ErrConflict) && !errors.Is(err, partition.ErrStale) {
-		w.Err = err
-	}
-	return commit, err
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
 // A condition was evaluated while its key was present, and the key expires before the
@@ -68,21 +70,30 @@ func TestAConditionHoldsByTheClockToo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tt := newTestTime()
-				o := small(vfs.NewMem())
-				o.time = tt.source()
+				disk := faultfs.Wrap(vfs.NewMem(), nil)
+				o := small(disk)
+				o.time, o.Partitions = tt.source(), 1
 				e := open(t, o)
 				const ttl = time.Second
 				putFor(t, e, "lease", "mine", ttl, kv.DurabilitySync)
 				at := version(t, e)
-				// No room for what goes over partitions, or depends on something: it waits
-				// between the judgement and the log.
+				// What waits between the judgement and the log: proposals, for which there is no room,
+				// and writes, while the leader is in a write of the log.
 				require.NoError(t, e.across.take(t.Context(), e.across.limit))
+				g := newGate(faultfs.Write, "*.wal")
+				defer g.open()
+				disk.SetInjector(g)
+				var leader sync.WaitGroup
+				leader.Go(func() { put(t, e, "another key", "v", buffered) })
+				synctest.Wait()
 				outcomes := make(chan outcome, 1)
 				go func() { outcomes <- test.write(t.Context(), e, at) }()
 				synctest.Wait()
 				require.Empty(t, outcomes)
 				tt.pass(2 * ttl)
 				e.across.release(e.across.limit)
+				g.open()
+				leader.Wait()
 				got := <-outcomes
 				require.ErrorIs(t, got.err, test.want)
 				require.False(t, got.succeeded)

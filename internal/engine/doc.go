@@ -48,9 +48,8 @@
 //
 // A condition (kv.Guard for a batch, kv.Write.If for a single write) holds at the moment when
 // the record is appended to the log; a key that has expired by then, by the store's clock,
-// counts as absent. The engine evaluates the condition earlier, and hands a proposal to
-// package commit: the writes, what was read, and the earliest expiry of the keys that were
-// found. The append checks that expiry under appendMu. If it has passed, nothing is appended,
+// counts as absent. The engine evaluates the condition earlier, and hands to package commit
+// the writes, what was read, and the earliest expiry of the keys that were found. The append checks that expiry under appendMu. If it has passed, nothing is appended,
 // and the engine evaluates the condition again, without the lock. A commit names the keys that
 // it read and that have an expiry (kv.Transaction.Expiring). The transaction conflicts if one
 // of them has expired when its record is appended, so naming the keys that expire first is
@@ -72,10 +71,11 @@
 // Transactions are optimistic: reads come from a snapshot, the caller buffers its writes, and
 // then passes reads and writes to Commit. Commit holds the appendMu of the partitions
 // concerned while it looks into their memtables and appends the record to the log, in memory.
-// A transaction that lost has written nothing. Conditional writes commit in the same way;
+// A transaction that lost has written nothing. Conditional batches commit in the same way;
 // their reads are of the newest state, and after a conflict the engine evaluates the
-// conditions again. The wait for the disk comes after the locks are released, so commits share
-// syncs with all other writes.
+// conditions again. What depends on no key but the one that it writes takes the way of plain
+// writes, and is checked there. The wait for the disk comes after the locks are released, so
+// commits share syncs with all other writes.
 //
 // # A scan
 //

@@ -151,11 +151,11 @@ func (x *execution) bytes() int {
 
 // try is one attempt. After a conflict, or partition.ErrStale, the caller tries again.
 //
-// It looks for a branch that was applied before once the guards are read; propose looks
+// It looks for a branch that was applied before once the guards are read; commit looks
 // again, in the order of the log. Suppose that another attempt with the same request id is
 // in progress and is appended first. Either the first look finds it. Or it changed what
 // this attempt read: then this attempt conflicts, and the next one finds it. Or it did
-// not: then both chose the same branch, and propose recognises the request id.
+// not: then both chose the same branch, and commit recognises the request id.
 func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, at kv.SeqNum, err error) {
 	found := make([]kv.Lookup, len(x.guards))
 	reads := make([]*kv.Lookup, len(x.guards))
@@ -189,12 +189,10 @@ func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, 
 		p.readGuard(r)
 	}
 	watch.waits()
-	c, err := x.e.propose(ctx, p)
-	if err != nil {
+	if at, err = x.e.commit(ctx, p, watch); err != nil {
 		return false, 0, err
 	}
-	at, err = x.e.await(ctx, x.to, c, chosen.options, watch)
-	return succeeded, at, err
+	return succeeded, at, nil
 }
 
 // remembered reports whether a branch was applied before, and which. It returns an error if

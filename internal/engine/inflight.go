@@ -60,26 +60,12 @@ func (f *inflight) take(ctx context.Context, bytes int64) error {
 	return err
 }
 
-// tryTake takes the bytes and reports true if they fit.
-func (f *inflight) tryTake(bytes int64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.tryTakeLocked(bytes)
-}
-
-func (f *inflight) tryTakeLocked(bytes int64) bool {
-	fits := len(f.mu.line) == 0 && f.fitsLocked(bytes)
-	if fits {
-		f.mu.used += bytes
-	}
-	return fits
-}
-
 // enter takes the bytes and returns nil if they fit, or returns a place in line.
 func (f *inflight) enter(bytes int64) *place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.tryTakeLocked(bytes) {
+	if len(f.mu.line) == 0 && f.fitsLocked(bytes) {
+		f.mu.used += bytes
 		return nil
 	}
 	p := &place{bytes: bytes, admitted: make(chan struct{})}

@@ -10,6 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -101,7 +102,7 @@ func newSingle() any {
 
 // prepareWrite checks a write and fills in what the engine adds to it, or sets its error.
 func (e *Engine) prepareWrite(w *kv.Write) {
-	w.Version, w.Deduplicated, w.Err = 0, false, e.checkWrite(w)
+	w.Version, w.Deduplicated, w.Err, w.Read = 0, false, e.checkWrite(w), nil
 	w.Hash = keyhash.Sum(w.Op.Key)
 	w.Durability = e.durability(w.Durability)
 	if w.RequestID.Named() {
@@ -159,11 +160,12 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	defer e.leave(size)
 	switch {
 	case len(guarded) == 0:
-		e.writePlain(ctx, to, writes, &watch)
+		e.submit(ctx, to, writes, &watch)
 	case len(guarded) == len(writes):
 		e.writeConditional(ctx, to, guarded, &watch)
 	default:
-		e.writeBoth(ctx, to, writes, guarded, &watch)
+		plain := slices.DeleteFunc(slices.Clone(writes), conditional)
+		e.writeBoth(ctx, to, plain, guarded, &watch)
 	}
 	return nil
 }
@@ -174,23 +176,25 @@ func deletesAmong(writes []*kv.Write) bool {
 	return slices.ContainsFunc(writes, func(w *kv.Write) bool { return w.Op.Kind != kv.KindPut })
 }
 
-// writeBoth performs the conditional writes and the others concurrently.
-func (e *Engine) writeBoth(ctx context.Context, to *writers, writes, guarded []*kv.Write, watch *stopwatch) {
+// writeBoth performs plain and conditional writes concurrently: the plain ones do not wait for
+// what the conditions read.
+func (e *Engine) writeBoth(ctx context.Context, to *writers, plain, guarded []*kv.Write, watch *stopwatch) {
 	other := watch.fork()
-	var plain sync.WaitGroup
-	plain.Go(func() {
+	var done sync.WaitGroup
+	done.Go(func() {
 		defer e.events.Guard()
-		e.writePlain(ctx, to, writes, &other)
+		e.submit(ctx, to, plain, &other)
 		other.stop()
 	})
 	e.writeConditional(ctx, to, guarded, watch)
 	watch.stop()
-	plain.Wait()
+	done.Wait()
 	watch.join(&other)
 }
 
-// writePlain hands the valid writes without conditions to their partitions.
-func (e *Engine) writePlain(ctx context.Context, to *writers, writes []*kv.Write, watch *stopwatch) {
+// submit hands the valid ones of some writes to their partitions, and returns when they are
+// decided or ctx has ended.
+func (e *Engine) submit(ctx context.Context, to *writers, writes []*kv.Write, watch *stopwatch) {
 	shares := e.shareWrites(writes)
 	if len(shares) == 0 {
 		return
@@ -227,8 +231,7 @@ type writeShare struct {
 	writes    []*kv.Write
 }
 
-// shareWrites groups the valid writes without conditions by partition and keeps
-// their order.
+// shareWrites groups the valid writes by partition and keeps their order.
 func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 	if len(writes) == 1 {
 		if writes[0].Err != nil {
@@ -239,7 +242,7 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 	next := make([]int, len(e.partitions)) // first the count of each, then where its next write goes
 	each := func(f func(p int, w *kv.Write)) {
 		for _, w := range writes {
-			if !conditional(w) && w.Err == nil {
+			if w.Err == nil {
 				f(e.route(w.Hash), w)
 			}
 		}
@@ -289,13 +292,9 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 		return e.applyConditional(ctx, to, b, o, &watch)
 	}
 	if home, ok := e.homeOf(b.Ops()); ok {
-		return e.applyWithin(ctx, to, home, b, o, &watch)
+		return e.applyWithin(ctx, to, home, b, nil, o, &watch)
 	}
-	c, err := e.propose(ctx, e.newProposal(to, b, o))
-	if err != nil {
-		return 0, err
-	}
-	return e.await(ctx, to, c, o, &watch)
+	return e.commit(ctx, e.newProposal(to, b, o), &watch)
 }
 
 // homeOf returns the partition of all operations, if there is one.
@@ -309,10 +308,11 @@ func (e *Engine) homeOf(ops []kv.Op) (home int, ok bool) {
 	return home, true
 }
 
-// applyWithin commits a batch all of whose keys are in one partition, through its inbox.
-func (e *Engine) applyWithin(ctx context.Context, to *writers, home int, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
+// applyWithin commits a batch all of whose keys are in one partition as a write group. For reads see
+// commit.NewBatchGroup.
+func (e *Engine) applyWithin(ctx context.Context, to *writers, home int, b *kv.WriteBatch, reads *partition.Reads, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	call := commit.NewCall(1)
-	g := to.coordinators[home].NewBatchGroup(call, b, e.durability(o.Durability), o.RequestID)
+	g := to.coordinators[home].NewBatchGroup(call, b, reads, e.durability(o.Durability), o.RequestID)
 	if watch.on() {
 		g.Time()
 	}

@@ -100,6 +100,9 @@ type Write struct {
 	// Previous, unless nil, receives what the key held before the write, or what made
 	// the condition fail.
 	Previous *Lookup
+	// Read, unless nil, is a read of the key that the write depends on: it fails with a
+	// *ConflictError if the key was written, or has expired, since. Set by the engine.
+	Read *Lookup
 
 	Version SeqNum // of this write, once acknowledged
 	// Deduplicated: an earlier attempt was applied, at Version, and this one was not.

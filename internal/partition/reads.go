@@ -68,6 +68,12 @@ func (r *Reads) since(at kv.SeqNum) {
 	}
 }
 
+// Reset forgets everything and keeps the memory for keys.
+func (r *Reads) Reset() {
+	clear(r.Keys)
+	*r = Reads{Keys: r.Keys[:0]}
+}
+
 // Empty reports whether nothing was read.
 func (r *Reads) Empty() bool { return len(r.Keys) == 0 && len(r.Ranges) == 0 }
 
