@@ -15,6 +15,7 @@ import (
 // once Pick finds nothing to do, the garbage is within its bound, and all value files
 // together hold no more than the package comment says. It also measures the bytes rewritten.
 func TestValueFilesStayBounded(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const keys = 24 * simFlushEntries
 	for name, c := range map[string]struct {
 		key     func(s *simulation, i int) uint32
@@ -37,10 +38,7 @@ func TestValueFilesStayBounded(t *testing.T) {
 			policy := simPolicy
 			policy.MaxGarbage = c.garbage
 			most := 0.0
-			flushes := 150
-			if testsize.Reduced() {
-				flushes = 60
-			}
+			const flushes = 150
 			for n := range flushes {
 				writes := make([]simEntry, simFlushEntries)
 				for i := range writes {

@@ -296,6 +296,7 @@ func TestARangeTombstoneIsCutWhereATableIs(t *testing.T) {
 
 // Entries that wait for the end of a range tombstone take bounded memory.
 func TestTablesUnderARangeTombstoneAreSmaller(t *testing.T) {
+	testsize.OneGoroutine(t)
 	s := newShelf(t)
 	entries := underATombstone()
 	for i := range entries {
@@ -413,6 +414,7 @@ func (w *watchedIterator) Next() bool {
 // Every operation of a merge fails, once or from then on: inputs are unchanged, no output
 // is left that could be removed, no file stays open, and without the fault the merge works.
 func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
+	testsize.OneGoroutine(t)
 	build := func(s *shelf) Choice {
 		s.rule.Threshold = 1
 		var newer, older []kv.Entry
@@ -435,11 +437,7 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 		{Err: syscall.EIO}, {Err: syscall.ENOSPC, Short: 7}, {Err: syscall.EIO, DropDirty: true},
 	} {
 		for _, sticky := range []bool{false, true} {
-			step := 1
-			if testsize.Reduced() {
-				step = 5
-			}
-			for i := 0; ; i += step {
+			for i := 0; ; i++ {
 				s := newShelf(t)
 				c := build(s)
 				mem := s.fs.(*vfs.Mem)
@@ -489,6 +487,7 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 // A bit flip on disk ends the merge; it is never copied into a new
 // table with a fresh checksum.
 func TestDamagedInputIsNotCopied(t *testing.T) {
+	testsize.OneGoroutine(t)
 	s := newShelf(t)
 	var entries []kv.Entry
 	for i := range 24 {

@@ -450,6 +450,7 @@ func TestManySmallRangeDeletesAreWorthADrain(t *testing.T) {
 // A drain during a snapshot moves a range tombstone and what it hides into
 // the base; both are dropped after the snapshot ends.
 func TestCoveredBaseGoesWithItsSnapshot(t *testing.T) {
+	testsize.OneGoroutine(t)
 	tr := filled(t)
 	defer tr.close()
 	tr.snapshots = []kv.SeqNum{tr.seq}

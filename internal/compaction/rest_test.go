@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // In a table of the base, expired entries count as dead, and so do older versions that
@@ -74,6 +75,7 @@ func TestExpiredEntriesOfADeltaAreWorthADrain(t *testing.T) {
 
 // At rest the stored bytes are at most a quarter more than the live ones.
 func TestAtRestLittleIsStoredThatIsNotLive(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for name, valueBytes := range map[string]uint64{"inline values": 0, "separated values": 1000} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(5) {

@@ -256,11 +256,8 @@ func (s *simulation) amplification() float64 { return float64(s.written) / float
 // W22: the oldest designs rewrite the whole base in every merge, so the bytes
 // written per byte put grow with the store.
 func TestBytesWrittenPerBytePut(t *testing.T) {
-	bases := []uint32{8, 32, 128}
-	if testsize.Reduced() {
-		bases = bases[:2]
-	}
-	for _, flushes := range bases {
+	testsize.OneGoroutine(t)
+	for _, flushes := range []uint32{8, 32, 128} {
 		keySpace := flushes * simFlushEntries
 		run := func(name string, step func(*simulation)) float64 {
 			s := newSimulation(t, 1)
@@ -308,10 +305,8 @@ func TestBytesWrittenPerBytePut(t *testing.T) {
 // Flushes of any size, overwrites and deletes, a key space that grows and
 // shrinks: the deltas stay few, and at the end only live entries are left.
 func TestRunsStayFewWhateverIsFlushed(t *testing.T) {
-	steps := 1000
-	if testsize.Reduced() {
-		steps = 200
-	}
+	testsize.OneGoroutine(t)
+	const steps = 1000
 	for seed := range uint64(3) {
 		s := newSimulation(t, seed)
 		merges := 0
@@ -350,6 +345,7 @@ func TestRunsStayFewWhateverIsFlushed(t *testing.T) {
 // Space is reclaimed without an explicit compaction: after everything was deleted, less
 // than a tenth remains.
 func TestDeletingEverythingGivesTheSpaceBack(t *testing.T) {
+	testsize.OneGoroutine(t)
 	s := newSimulation(t, 4)
 	const keys = 20_000
 	for range 150 {
@@ -373,6 +369,7 @@ func TestDeletingEverythingGivesTheSpaceBack(t *testing.T) {
 
 // A choice that takes a while, among flushes, still fits when it ends (C1).
 func TestAChoiceFitsAfterFlushes(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for seed := range uint64(8) {
 		s := newSimulation(t, seed)
 		var running *Choice

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -192,6 +193,7 @@ func TestAFailedPublicationIsFinal(t *testing.T) {
 // Every operation of a life fails, once or from then on. Whatever the failure,
 // the disk holds what was acknowledged, or in addition the step that failed.
 func TestEveryFault(t *testing.T) {
+	testsize.OneGoroutine(t)
 	var history []string
 	require.NoError(t, life(newMem(t), func(h *home) { history = append(history, h.contents()) }))
 	for _, fault := range []faultfs.Fault{

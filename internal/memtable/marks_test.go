@@ -7,11 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // TestWrittenSinceIsAFilterOfAllEntries reads from every number, with batches of
 // several sizes around the distance of marks, and chunks that end anywhere.
 func TestWrittenSinceIsAFilterOfAllEntries(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for _, chunk := range []int{64, 1 << 10, DefaultChunkBytes} {
 		for _, batch := range []int{1, 3, markEvery, 3*markEvery + 1} {
 			table := New(Options{ChunkBytes: chunk})

@@ -11,12 +11,14 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // TestSortOfAwkwardKeys sorts groups large enough for every part of the radix
 // sort: words that are all equal, keys that end inside one, keys that differ only in
 // trailing zeros, many versions of a key.
 func TestSortOfAwkwardKeys(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const n = 2_000
 	rng := rand.New(rand.NewPCG(1, 1))
 	for name, key := range map[string]func(i int) []byte{

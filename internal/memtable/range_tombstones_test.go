@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func rangeDelete(start, end string, seq kv.SeqNum) kv.Entry {
@@ -43,6 +44,7 @@ func TestCoverFindsTheNewestRangeTombstoneUpToANumber(t *testing.T) {
 
 // TestManyRangeTombstonesStayInFewRuns adds them with and without folding in between.
 func TestManyRangeTombstonesStayInFewRuns(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const n = 700
 	for _, foldEvery := range []int{n, 37, 1} {
 		table := New(Options{})

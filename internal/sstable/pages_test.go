@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // paddedEntries fill more than a page, with a little left of the first, and have entries of
@@ -232,6 +233,7 @@ func TestNearlyEveryEntryIsInOnePage(t *testing.T) {
 }
 
 func TestRandomFilesKeepToTheirPages(t *testing.T) {
+	testsize.OneGoroutine(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	for i := range 40 {
 		most := []int{20, 200, 600, 3000, 9000}[i%5]

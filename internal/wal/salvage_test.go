@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -60,6 +61,7 @@ func (d damaged) salvage(t testing.TB, files map[uint64][]byte, what string) (mi
 
 // A damaged byte costs the records of at most one frame.
 func TestSalvageKeepsEveryFrameThatVerifies(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for name, make := range map[string]func(testing.TB) damaged{"closed": closedLog, "killed": killedLog} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,6 +175,7 @@ func told(t testing.TB, files map[uint64][]byte) (places map[string]int, refused
 
 // Of whole segments nothing is told, and of damaged ones that one, also after other damage.
 func TestEveryDamagedSegmentIsTold(t *testing.T) {
+	testsize.OneGoroutine(t)
 	d := closedLog(t)
 	nums := slices.Sorted(maps.Keys(d.files))
 	places, refused := told(t, d.files)
