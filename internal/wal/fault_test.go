@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -71,8 +72,13 @@ type faultLife struct {
 
 // TestEveryFault fails operation 0, 1, 2, ... of the life of a new log, and of one that
 // must be recovered. Whatever fails, acknowledged records are on the disk. One kind of fault
-// strikes every third operation; together the kinds strike each.
+// strikes every third operation, or every ninth if the test is reduced; together the kinds
+// strike each.
 func TestEveryFault(t *testing.T) {
+	stride := 3
+	if testsize.Reduced() {
+		stride = 9
+	}
 	faults := map[string]faultfs.Fault{
 		"EIO":                 {Err: syscall.EIO},
 		"ENOSPC, short write": {Err: syscall.ENOSPC, Short: 70},
@@ -83,13 +89,13 @@ func TestEveryFault(t *testing.T) {
 	for name, fault := range faults {
 		for _, sticky := range []bool{false, true} {
 			for _, fresh := range []bool{true, false} {
-				first := kinds % 3
+				first := kinds % stride
 				kinds++
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					i := first
 					for oneFault(t, i, sticky, fresh, fault) {
-						i += 3
+						i += stride
 					}
 					require.Greater(t, i, 40)
 				})
