@@ -59,7 +59,7 @@ func TestACreationIsRepeatedWithFewerPartitions(t *testing.T) {
 func TestALostDescriptorIsNotReplacedByFewerPartitions(t *testing.T) {
 	written := func(t *testing.T, flush bool) *vfs.Mem {
 		disk := vfs.NewMem()
-		e := open(t, small(disk))
+		e := open(t, unhurried(disk))
 		for i := range 100 {
 			put(t, e, key(i), "1", synced)
 		}

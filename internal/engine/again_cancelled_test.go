@@ -36,7 +36,7 @@ func TestAWriteThatIsSentAgainIsNotAcknowledgedUnsynced(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := open(t, small(vfs.NewMem()))
+			e := open(t, unhurried(vfs.NewMem()))
 			for i := range 64 { // of those for which both the answer and the end of ctx are there, some take the answer
 				id := kv.RequestID{ClientID: 1, Sequence: uint64(i + 1)}
 				_, err := e.Put(t.Context(), []byte(key(i)), []byte("1"), kv.WriteOptions{Durability: kv.DurabilityMemory, RequestID: id})

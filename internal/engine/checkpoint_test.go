@@ -69,7 +69,7 @@ func checkpoint(t testing.TB, e *Engine) *Checkpoint {
 // over partitions are whole, and it is one moment of the log.
 func TestACheckpointIsOneVersionOfTheStore(t *testing.T) {
 	const writers, accounts, balance = 8, 32, 1000
-	o := small(vfs.NewMem())
+	o := unhurried(vfs.NewMem())
 	o.ValueThreshold = 64
 	e := open(t, o)
 	amount := func(n uint64) []byte {
@@ -187,7 +187,7 @@ func transfer(ctx context.Context, e *Engine, from, to string, amount func(uint6
 		return nil
 	}
 	for {
-		s, err := e.BeginSnapshot(ctx, 0)
+		s, err := e.BeginSnapshot(ctx, longLease)
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func transfer(ctx context.Context, e *Engine, from, to string, amount func(uint6
 // own. They go with the checkpoint.
 func TestACheckpointDoesNotChangeUntilItIsReleased(t *testing.T) {
 	disk := vfs.NewMem()
-	o := small(disk)
+	o := unhurried(disk)
 	o.ValueThreshold = 64
 	e := open(t, o)
 	fill := func(text string) {
@@ -396,7 +396,7 @@ func TestCheckpointsAreBounded(t *testing.T) {
 // A damaged file of the store is reported, and not copied.
 func TestACheckpointCopiesNoDamage(t *testing.T) {
 	disk := vfs.NewMem()
-	o := small(disk)
+	o := unhurried(disk)
 	o.ValueThreshold = 64
 	e := open(t, o)
 	for i := range 500 {

@@ -99,7 +99,7 @@ func TestReopenKeepsEverything(t *testing.T) {
 	want := map[string]string{}
 	var last kv.SeqNum
 	for round := range 4 {
-		e := open(t, small(fs))
+		e := open(t, unhurried(fs))
 		assert.Equal(t, round == 0, e.Recovery().Created)
 		require.Equal(t, want, contents(t, e))
 		for i := range 200 {
@@ -118,7 +118,7 @@ func TestReopenKeepsEverything(t *testing.T) {
 		require.Equal(t, want, contents(t, e))
 		require.NoError(t, e.Close())
 	}
-	e := open(t, small(fs))
+	e := open(t, unhurried(fs))
 	require.Equal(t, want, contents(t, e))
 	require.NoError(t, e.CompactAll(t.Context()))
 	require.Equal(t, want, contents(t, e))
@@ -195,7 +195,7 @@ func TestClosedEngineRefuses(t *testing.T) {
 }
 
 func TestScanBoundsAndLimits(t *testing.T) {
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	for i := range 600 {
 		put(t, e, key(i), fmt.Sprint(i), memory)
 		if i == 300 {
@@ -225,7 +225,7 @@ func TestScanBoundsAndLimits(t *testing.T) {
 // A scan reads one version, whatever is written, flushed and merged meanwhile,
 // and also when it opens new iterators on its way.
 func TestScanReadsOneVersion(t *testing.T) {
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	want := map[string]string{}
 	for i := range 700 {
 		put(t, e, key(i), "old", memory)

@@ -190,7 +190,7 @@ func (b bank) open(t *testing.T, e *Engine) {
 
 // transfer reads two accounts and returns the transaction that moves an amount.
 func (b bank) transfer(ctx context.Context, e *Engine, rng *rand.Rand) (*kv.Transaction, error) {
-	s, err := e.BeginSnapshot(ctx, 0)
+	s, err := e.BeginSnapshot(ctx, longLease)
 	if err != nil {
 		return nil, err
 	}
@@ -237,8 +237,7 @@ func TestTransfersOverPowerCutsKeepTheSum(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	b := bank{accounts: 10}
 	disk := vfs.NewMem()
-	o := small(disk)
-	o.FlushKeys = 30
+	o := unhurried(disk)
 	e := open(t, o)
 	b.open(t, e)
 	var held []*kv.Transaction // read in the life before

@@ -122,7 +122,7 @@ func TestExecuteRefusesWhatMakesNoSense(t *testing.T) {
 // Many goroutines increment a counter that is kept in several partitions: no increment is
 // lost, and none is seen in parts.
 func TestConcurrentExecutesAreOneAfterTheOther(t *testing.T) {
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	keys := []string{"a", "b", "c", "d", "e"}
 	_, err := e.Apply(t.Context(), puts("0", keys...), memory)
 	require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestConcurrentExecutesAreOneAfterTheOther(t *testing.T) {
 // and each gets the answer of the first, although the guard no longer holds.
 func TestNamedExecuteIsAppliedOnce(t *testing.T) {
 	disk := vfs.NewMem()
-	e := open(t, small(disk))
+	e := open(t, unhurried(disk))
 	type outcome struct {
 		ok bool
 		at kv.SeqNum

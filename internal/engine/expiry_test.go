@@ -34,7 +34,7 @@ func TestNoExpiredKeyComesBack(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		tt, mem := newTestTime(), vfs.NewMem()
-		o := small(mem)
+		o := unhurried(mem)
 		o.time, o.Partitions = tt.source(), 2
 		var e *Engine
 		reopen := func() {
@@ -83,7 +83,7 @@ func TestNoExpiredKeyComesBack(t *testing.T) {
 				snapshot = kv.Snapshot{}
 			case 10:
 				var err error
-				snapshot, err = e.BeginSnapshot(context.Background(), 0)
+				snapshot, err = e.BeginSnapshot(context.Background(), longLease)
 				require.NoError(t, err)
 				now, err := e.snapshots.find(snapshot.Version)
 				require.NoError(t, err)
@@ -157,7 +157,7 @@ func scanPairs(t require.TestingT, e *Engine, o kv.ScanOptions) (pairs [][2]stri
 // see them.
 func TestExpiredKeysGiveTheirSpaceBack(t *testing.T) {
 	tt := newTestTime()
-	o := small(vfs.NewMem())
+	o := unhurried(vfs.NewMem())
 	o.time = tt.source()
 	e := open(t, o)
 	for i := range 100 {
@@ -165,7 +165,7 @@ func TestExpiredKeysGiveTheirSpaceBack(t *testing.T) {
 	}
 	require.NoError(t, e.CompactAll(t.Context()))
 	require.EqualValues(t, 100, entries(e))
-	s := begin(t, e, 0)
+	s := begin(t, e, longLease)
 	tt.pass(2 * time.Second)
 	require.Empty(t, contents(t, e))
 	overwrite := func() {

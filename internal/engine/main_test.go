@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -25,6 +26,20 @@ func small(fs vfs.FS) Options {
 	return Options{
 		FS: fs, Partitions: 4, MemtableBytes: 128 << 10, CacheBytes: 64 << 10, SegmentBytes: 64 << 10, LowDiskBytes: 1,
 	}
+}
+
+// longLease is the lease of a snapshot that lives as long as a test.
+const longLease = 1000 * time.Hour
+
+// unhurried is small without what ends because a machine is slow. It is for tests in real time,
+// outside of a bubble: there a snapshot by default ends ten seconds after it began, and a write that
+// finds the memtables full is refused if no flush ends within a second. Memtables are sealed at a
+// number of keys instead, so a few hundred writes still flush and compact.
+func unhurried(fs vfs.FS) Options {
+	o := small(fs)
+	o.MemtableBytes, o.FlushKeys = 64<<20, 30
+	o.maxLease, o.maxSnapshotAge = longLease, longLease
+	return o
 }
 
 // open opens a store that is closed with the test, unless it was before.

@@ -28,7 +28,10 @@ import (
 // values; a snapshot of it; and what the snapshot holds, in order. Afterwards much is
 // overwritten.
 func mixedStore(t *testing.T, rng *rand.Rand, partitions, keys int) (e *Engine, s kv.Snapshot, want []kv.Item) {
-	e = open(t, Options{FS: vfs.NewMem(), Partitions: partitions, MemtableBytes: 8 << 20, CacheBytes: 256 << 10, LowDiskBytes: 1})
+	e = open(t, Options{
+		FS: vfs.NewMem(), Partitions: partitions, MemtableBytes: 8 << 20, CacheBytes: 256 << 10, LowDiskBytes: 1,
+		maxLease: longLease, maxSnapshotAge: longLease,
+	})
 	holds := map[string]kv.Item{}
 	name := func(i int) string { return fmt.Sprintf("%s%05d", []string{"", "a/", "a/long/common/prefix/"}[i%3], i) }
 	round := func(share float64) {
@@ -92,7 +95,7 @@ func mixedStore(t *testing.T, rng *rand.Rand, partitions, keys int) (e *Engine, 
 		require.NoError(t, e.Flush(t.Context()))
 	}
 	round(0.02)
-	s = begin(t, e, 0)
+	s = begin(t, e, longLease)
 	for _, item := range holds {
 		want = append(want, item)
 	}

@@ -46,7 +46,7 @@ func growOld(s *Scanner) {
 // In either direction a scan gives its range, with other iterators at any point
 // of its way, and whatever is written, flushed and merged meanwhile.
 func TestScanGivesItsRangeInBothDirections(t *testing.T) {
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	var want []string
 	for i := range 600 {
 		put(t, e, key(i), fmt.Sprint("old", i), memory)
@@ -55,7 +55,7 @@ func TestScanGivesItsRangeInBothDirections(t *testing.T) {
 			require.NoError(t, e.Flush(t.Context()))
 		}
 	}
-	snapshot := begin(t, e, 0)
+	snapshot := begin(t, e, longLease)
 	round := 0
 	rapid.Check(t, func(t *rapid.T) {
 		from := rapid.IntRange(0, 600).Draw(t, "from")
@@ -174,7 +174,7 @@ func TestIdleScanHoldsNothing(t *testing.T) {
 }
 
 func TestCloseEndsScans(t *testing.T) {
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	for i := range 100 {
 		put(t, e, key(i), "v", memory)
 	}
@@ -189,7 +189,7 @@ func TestCloseEndsScans(t *testing.T) {
 }
 
 func TestScanEndsWithItsContext(t *testing.T) {
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	for i := range 100 {
 		put(t, e, key(i), "v", memory)
 	}

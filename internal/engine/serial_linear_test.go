@@ -142,9 +142,7 @@ func TestCompareAndSetIsLinearizable(t *testing.T) {
 		histories = 2
 	}
 	for seed := range histories {
-		o := small(vfs.NewMem())
-		o.FlushKeys = 50
-		e := open(t, o)
+		e := open(t, unhurried(vfs.NewMem()))
 		r := engineRegisters{e, []kv.WriteOptions{memory, synced}[seed%2]}
 		history := casHistory(t, seed, 16, 125, 6, r, r.compareAndSet)
 		require.False(t, t.Failed())
@@ -166,7 +164,7 @@ func TestCompareAndSetIsLinearizable(t *testing.T) {
 
 // The checker must reject a compare-and-set that is not atomic.
 func TestWrongCompareAndSetIsNotLinearizable(t *testing.T) {
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	r := engineRegisters{e, memory}
 	lost := func(key, value string, was kv.SeqNum) (casOutput, error) {
 		now, found, err := r.get(key)

@@ -28,9 +28,7 @@ func TestRingStaysOneRing(t *testing.T) {
 	if testsize.Reduced() {
 		rotations = 100
 	}
-	o := small(vfs.NewMem())
-	o.FlushKeys = 100
-	e := open(t, o)
+	e := open(t, unhurried(vfs.NewMem()))
 	for i := range nodes {
 		put(t, e, key(i), strconv.Itoa((i+1)%nodes), memory)
 	}

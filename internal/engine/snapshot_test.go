@@ -256,7 +256,7 @@ func TestReadThatLosesItsLeaseSaysSo(t *testing.T) {
 }
 
 func TestScanThatLosesItsLeaseSaysSo(t *testing.T) {
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	for i := range 100 {
 		put(t, e, key(i), "old", memory)
 	}
@@ -317,9 +317,7 @@ func TestScanWithoutASnapshotEndsWithItsAge(t *testing.T) {
 // Snapshots stay what they are while everything moves: pairs of keys in different
 // partitions are written together, and every reader finds them equal, twice.
 func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
-	o := small(vfs.NewMem())
-	o.MemtableBytes = 64 << 10
-	e := open(t, o)
+	e := open(t, unhurried(vfs.NewMem()))
 	const pairs = 8
 	write := func(n int) error {
 		var b kv.WriteBatch
@@ -350,7 +348,7 @@ func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
 		}
 	})
 	read := func() error {
-		s, err := e.BeginSnapshot(context.Background(), 0)
+		s, err := e.BeginSnapshot(context.Background(), longLease)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 // However operations meet in micro-batches, groups and syncs, each is counted once.
 func TestStatsCountEveryOperationOnce(t *testing.T) {
 	const callers, each = 8, 50
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	var all sync.WaitGroup
 	for c := range callers {
 		all.Go(func() {

@@ -520,7 +520,7 @@ func TestFailedFlushesAreRetried(t *testing.T) {
 // Every reader sees all of a batch over several partitions or nothing of it: by a read of
 // many keys, by a scan, and by one get after another.
 func TestBatchesAreSeenWhole(t *testing.T) {
-	e := open(t, small(vfs.NewMem()))
+	e := open(t, unhurried(vfs.NewMem()))
 	var keys []string
 	for partition := range 4 {
 		keys = append(keys, keysIn(e, partition, 1)[0])

@@ -168,7 +168,7 @@ func TestAWalkReadsAtOneTime(t *testing.T) {
 
 func TestAWalkEndsWithItsContext(t *testing.T) {
 	disk := vfs.NewMem()
-	o := small(disk)
+	o := unhurried(disk)
 	e := open(t, o)
 	for i := range 100 {
 		put(t, e, key(i), "v", memory)
