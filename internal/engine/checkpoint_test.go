@@ -218,7 +218,7 @@ func TestACheckpointDoesNotChangeUntilItIsReleased(t *testing.T) {
 	o.ValueThreshold = 64
 	e := open(t, o)
 	fill := func(text string) {
-		for i := range 800 {
+		for i := range 400 {
 			put(t, e, key(i), strings.Repeat(text, 100), buffered)
 		}
 		require.NoError(t, e.CompactAll(t.Context()))

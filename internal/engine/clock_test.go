@@ -354,7 +354,7 @@ func TestIdleClockKeepsUp(t *testing.T) {
 		disk := vfs.NewMem()
 		e := open(t, small(disk))
 		require.NoError(t, e.clock.use())
-		idle := 24 * time.Hour
+		idle := 4 * time.Hour
 		if testsize.Reduced() {
 			idle = time.Hour
 		}

@@ -196,7 +196,7 @@ func TestEveryDamage(t *testing.T) {
 	case os.Getenv("KVD_DAMAGE") == "full":
 		stride = 1
 	case testsize.Reduced():
-		stride = 97
+		stride = 193
 	}
 	count := 0
 	check := func(name string, content []byte, what string, args ...any) {

@@ -300,7 +300,7 @@ func TestFaultSweep(t *testing.T) {
 	case os.Getenv("KVD_FAULTS") == "full":
 		stride = 1
 	case testsize.Reduced():
-		stride = 101
+		stride = 173
 	}
 	for name, class := range faultClasses {
 		for _, sticky := range []bool{false, true} {
@@ -367,7 +367,7 @@ func TestFlippedReads(t *testing.T) {
 	t.Parallel()
 	stride := 11
 	if testsize.Reduced() {
-		stride = 41
+		stride = 83
 	}
 	notLog := func(op faultfs.Op) bool { return op.Kind == faultfs.Read && !faultfs.OnName("*.wal")(op) }
 	for i := 0; ; i += stride {

@@ -213,7 +213,7 @@ func fillStep(normal int64) int64 {
 	case os.Getenv("KVD_FILL_EVERY") != "":
 		return 1 // minutes
 	case testsize.Reduced():
-		return 3 * normal
+		return 6 * normal
 	}
 	return normal
 }

@@ -28,9 +28,9 @@ import (
 // KVD_METAMORPHIC=n does n lists of steps, from seed KVD_METAMORPHIC_SEED on.
 func TestOptionsChangeNoAnswer(t *testing.T) {
 	t.Parallel()
-	lists, seed := 4, 1
+	lists, seed, sets := 4, 1, 8
 	if testsize.Reduced() {
-		lists = 1
+		lists, sets = 1, 4
 	}
 	for name, n := range map[string]*int{"KVD_METAMORPHIC": &lists, "KVD_METAMORPHIC_SEED": &seed} {
 		if s := os.Getenv(name); s != "" {
@@ -39,7 +39,6 @@ func TestOptionsChangeNoAnswer(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	const sets = 8
 	for i := seed; i < seed+lists; i++ {
 		rng := rand.New(rand.NewPCG(uint64(i), 0))
 		steps := make([]step, 80)

@@ -75,7 +75,7 @@ func TestADiskFillsDuringAReplay(t *testing.T) {
 	t.Parallel()
 	killed, before := killedWithAFullLog(t)
 	runs, beyond := 0, 0
-	for at, filled := int64(1), true; filled; at += fillStep(29) {
+	for at, filled := int64(1), true; filled; at += fillStep(19) {
 		synctest.Test(t, func(t *testing.T) {
 			image, l := killed.KillImage(), before.twin(t)
 			h := newHog(image, 8<<20, at)

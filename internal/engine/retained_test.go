@@ -10,11 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // Flushed values are released: neither memtables nor buffers of records keep them.
 func TestFlushedValuesLeaveMemory(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const size, values = 5 << 19, 16 // larger than the buffers that the log keeps for later records
 	o := small(vfs.OS)
 	o.Partitions, o.MemtableBytes = 16, 256<<20

@@ -142,12 +142,13 @@ func TestScansGiveWhatASortedCopyHolds(t *testing.T) {
 			got := 0
 			for ; s.Next(); got++ {
 				require.Less(t, got, len(want))
-				require.Equal(t, string(want[got].Key), string(s.Item().Key))
-				require.Equal(t, want[got].Version, s.Item().Version)
+				item, value := s.Item(), want[got].Value
 				if o.KeysOnly {
-					require.Nil(t, s.Item().Value)
-				} else {
-					require.Equal(t, string(want[got].Value), string(s.Item().Value))
+					value = nil
+				}
+				if !bytes.Equal(want[got].Key, item.Key) || want[got].Version != item.Version ||
+					!bytes.Equal(value, item.Value) || o.KeysOnly != (item.Value == nil) {
+					t.Fatalf("item %d is %q version %d %q, want %q version %d %q", got, item.Key, item.Version, item.Value, want[got].Key, want[got].Version, value)
 				}
 			}
 			require.NoError(t, s.Err())

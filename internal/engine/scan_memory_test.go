@@ -53,7 +53,7 @@ func TestScansTakeMemory(t *testing.T) {
 	const size = 1 << 20
 	keys := 20
 	if testsize.Reduced() {
-		keys = 8
+		keys = 4
 	}
 	for _, where := range []string{"memtable", "inline", "apart"} {
 		t.Run(where, func(t *testing.T) {

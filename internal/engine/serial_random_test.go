@@ -27,7 +27,7 @@ func TestEverythingIsStrictlySerializable(t *testing.T) {
 		Clients: 16, Transactions: 10_000, Seed: 1,
 	}
 	if testsize.Reduced() {
-		run.Transactions = 2500
+		run.Transactions = 1600
 	}
 	o := small(vfs.NewMem())
 	o.MemtableBytes, o.FlushKeys = 4<<20, run.Transactions/10
@@ -49,7 +49,7 @@ func TestGuardsInMemoryAndOnDiskAreStrictlySerializable(t *testing.T) {
 		Clients: 16, Transactions: 10_000, Seed: 1,
 	}
 	if testsize.Reduced() {
-		run.Transactions = 2500
+		run.Transactions = 1600
 	}
 	o := small(vfs.NewMem())
 	o.Partitions, o.MemtableBytes, o.FlushKeys, o.CacheBytes, o.ValueThreshold = 1, 4<<20, 100, 1, 40

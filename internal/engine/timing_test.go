@@ -525,7 +525,7 @@ func TestBatchesAreSeenWhole(t *testing.T) {
 	for partition := range 4 {
 		keys = append(keys, keysIn(e, partition, 1)[0])
 	}
-	long := 2 * time.Second
+	long := time.Second
 	if testsize.Reduced() {
 		long /= 4
 	}

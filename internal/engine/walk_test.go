@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -104,6 +105,7 @@ func TestAWalkVisitsWhatAnOpeningFinds(t *testing.T) {
 
 // A walk keeps no more of the log in memory than the budget says.
 func TestAWalkStaysWithinItsBudget(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for name, c := range map[string]struct {
 		valueBytes int
 		budget     int64
