@@ -70,7 +70,7 @@ func keysOf(r *kvdpb.PipelineRequest) (keys []string) {
 // A frame's answers may come in several, in any order: each caller has its own as
 // soon as it is there.
 func TestAnswersInSeveralFrames(t *testing.T) {
-	bothTransports(t, func(t *testing.T, o Options) {
+	bothTransports(t, inBubble(func(t *testing.T, o Options) {
 		log := newFrameLog()
 		o.Conns, o.Window = 1, 1
 		db := openScript(t, log.script, o)
@@ -96,7 +96,7 @@ func TestAnswersInSeveralFrames(t *testing.T) {
 				defer cancel()
 			}
 			go get(ctx, key)
-			testwait.Until(t, func() bool { return db.waiting() == i+1 })
+			db.requireWaiting(t, i+1)
 		}
 		log.answer <- servertest.AnswerAll(first)
 		require.Equal(t, got{"first", nil}, <-answers)
@@ -108,13 +108,13 @@ func TestAnswersInSeveralFrames(t *testing.T) {
 			log.answer <- &kvdpb.PipelineResponse{Results: all[i : i+1]}
 			require.Equal(t, got{string("abcd"[i]), nil}, <-answers)
 		}
-	})
+	}))
 }
 
 // An operation that waits because the window is full is removed when its caller gives up. A frame
 // without other operations is not sent.
 func TestCancelledOperationsAreNotSent(t *testing.T) {
-	bothTransports(t, func(t *testing.T, o Options) {
+	bothTransports(t, inBubble(func(t *testing.T, o Options) {
 		log := newFrameLog()
 		o.Conns, o.Window = 1, 1
 		db := openScript(t, log.script, o)
@@ -123,7 +123,7 @@ func TestCancelledOperationsAreNotSent(t *testing.T) {
 			before := db.waiting()
 			go func() { answer <- db.put(ctx, key, nil) }()
 			if key != "first" {
-				testwait.Until(t, func() bool { return db.waiting() == before+1 })
+				db.requireWaiting(t, before+1)
 			}
 			return answer
 		}
@@ -154,7 +154,7 @@ func TestCancelledOperationsAreNotSent(t *testing.T) {
 		log.answer <- skipped
 		require.NoError(t, <-stays)
 		assert.Empty(t, log.frames)
-	})
+	}))
 }
 
 // Operations share a frame only if they wait for the same things.
@@ -217,6 +217,10 @@ func TestReadsDoNotWaitForWrites(t *testing.T) {
 // A second frame of synced writes leaves beside the first one once it is half full; of
 // writes that wait for no sync, at once.
 func TestSyncedWritesHaveOneFrameUnderWay(t *testing.T) {
+	synctest.Test(t, syncedWritesHaveOneFrameUnderWay)
+}
+
+func syncedWritesHaveOneFrameUnderWay(t *testing.T) {
 	log := newFrameLog()
 	six := Limits{Ops: 6}
 	db := openScript(t, log.script, Options{Conns: 1, Frames: six, SyncedFrames: six})
@@ -230,7 +234,7 @@ func TestSyncedWritesHaveOneFrameUnderWay(t *testing.T) {
 		first := <-log.frames
 		for i := range 2 {
 			put("second", durability)
-			testwait.Until(t, func() bool { return db.waiting() == i+1 })
+			db.requireWaiting(t, i+1)
 		}
 		put("early", backend.Buffered)
 		early := <-log.frames
@@ -238,7 +242,7 @@ func TestSyncedWritesHaveOneFrameUnderWay(t *testing.T) {
 		put("beside it", backend.Buffered)
 		besideIt := <-log.frames
 		require.Equal(t, []string{"beside it"}, keysOf(besideIt))
-		require.Equal(t, 2, db.waiting())
+		db.requireWaiting(t, 2)
 		put("second", durability)
 		second := <-log.frames
 		require.Equal(t, []string{"second", "second", "second"}, keysOf(second))
@@ -252,6 +256,10 @@ func TestSyncedWritesHaveOneFrameUnderWay(t *testing.T) {
 // A frame does not wait for more operations if it has half of the operations or of the bytes, or
 // is closed to further operations.
 func TestLargeSyncedWritesDoNotGather(t *testing.T) {
+	synctest.Test(t, largeSyncedWritesDoNotGather)
+}
+
+func largeSyncedWritesDoNotGather(t *testing.T) {
 	log := newFrameLog()
 	small := Limits{Bytes: 1000}
 	db := openScript(t, log.script, Options{Conns: 1, Frames: small, SyncedFrames: small, Window: 4})
@@ -265,7 +273,7 @@ func TestLargeSyncedWritesDoNotGather(t *testing.T) {
 	put("half", 500)
 	frames = append(frames, <-log.frames)
 	put("small", 100)
-	testwait.Until(t, func() bool { return db.waiting() == 1 })
+	db.requireWaiting(t, 1)
 	put("no room for it", 950)
 	for range 2 {
 		frames = append(frames, <-log.frames)
@@ -280,6 +288,10 @@ func TestLargeSyncedWritesDoNotGather(t *testing.T) {
 // A frame of synced writes waits until the callers of the last one have resumed, and may have
 // written again. Other frames do not wait for them.
 func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
+	synctest.Test(t, syncedWritesWaitForThoseAnswered)
+}
+
+func syncedWritesWaitForThoseAnswered(t *testing.T) {
 	log := newFrameLog()
 	db := openScript(t, log.script, Options{Conns: 1})
 	ctx := context.Background()
@@ -290,7 +302,7 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	put("first", backend.Sync)
 	first := <-log.frames
 	put("second", backend.Sync)
-	testwait.Until(t, func() bool { return db.waiting() == 1 })
+	db.requireWaiting(t, 1)
 	c := db.conns[0]
 	c.mu.Lock()
 	op := frame.Op{Kind: frame.Put, Key: []byte("slow"), Options: frame.Options{Durability: kvdpb.Durability_DURABILITY_SYNC}}
@@ -304,12 +316,12 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	log.answer <- servertest.AnswerAll(second)
 	<-slow.progress
 	put("third", backend.Sync)
-	testwait.Until(t, func() bool { return db.waiting() == 1 })
+	db.requireWaiting(t, 1)
 	put("buffered", backend.Buffered)
 	buffered := <-log.frames
 	require.Equal(t, []string{"buffered"}, keysOf(buffered))
 	log.answer <- servertest.AnswerAll(buffered)
-	require.Equal(t, 1, db.waiting())
+	db.requireWaiting(t, 1)
 
 	slow.release()
 	third := <-log.frames
@@ -320,6 +332,10 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 
 // Reads wait in the same way, while there are few of them, and not for those under way.
 func TestReadsWaitForThoseAnswered(t *testing.T) {
+	synctest.Test(t, readsWaitForThoseAnswered)
+}
+
+func readsWaitForThoseAnswered(t *testing.T) {
 	for _, few := range []bool{true, false} {
 		log := newFrameLog()
 		limits := Limits{Ops: 4} // a quarter of it is one
@@ -351,7 +367,7 @@ func TestReadsWaitForThoseAnswered(t *testing.T) {
 		<-slow.progress
 		get("third")
 		if few {
-			testwait.Until(t, func() bool { return db.waiting() == 1 })
+			db.requireWaiting(t, 1)
 			c.mu.Lock()
 			gathers := c.mu.current.nextLocked() == nil
 			c.mu.current.writes++
@@ -637,7 +653,7 @@ func TestAFrameKeepsItsMemoryWhileItIsWritten(t *testing.T) {
 
 // A frame takes no more than its caps, however much is queued, and the order in
 // which calls queued is kept.
-func TestFramesKeepTheirCaps(t *testing.T) { bothTransports(t, framesKeepTheirCaps) }
+func TestFramesKeepTheirCaps(t *testing.T) { bothTransports(t, inBubble(framesKeepTheirCaps)) }
 
 func framesKeepTheirCaps(t *testing.T, o Options) {
 	var mu sync.Mutex
@@ -667,7 +683,7 @@ func framesKeepTheirCaps(t *testing.T, o Options) {
 	<-blocked // the window is full: the others queue
 	for i, bytes := range []int{1, 1, 1, 1, 1, 500, 500, 500, 900} {
 		put(fmt.Sprint(i), bytes)
-		testwait.Until(t, func() bool { return db.waiting() == i+1 })
+		db.requireWaiting(t, i+1)
 	}
 	close(gate)
 	all.Wait()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -58,6 +59,14 @@ func openScript(t testing.TB, script func(int, servertest.FrameConn) error, o Op
 func bothTransports(t *testing.T, test func(t *testing.T, o Options)) {
 	t.Run("raw", func(t *testing.T) { test(t, Options{}) })
 	t.Run("gRPC", func(t *testing.T) { test(t, Options{GRPCOnly: true}) })
+}
+
+// inBubble has a test of a transport run in a bubble of synctest. The clock stands still there while
+// a goroutine runs, so that the watchdog seals no frame to which the test still adds operations.
+func inBubble(test func(t *testing.T, o Options)) func(t *testing.T, o Options) {
+	return func(t *testing.T, o Options) {
+		synctest.Test(t, func(t *testing.T) { test(t, o) })
+	}
 }
 
 func (c caller) get(ctx context.Context, key string) ([]byte, error) {
@@ -113,6 +122,14 @@ func (c caller) waiting() (n int) {
 		c.mu.Unlock()
 	}
 	return n
+}
+
+// requireWaiting waits until all goroutines of the bubble wait, and checks how many operations have
+// not been sent.
+func (c caller) requireWaiting(t *testing.T, want int) {
+	t.Helper()
+	synctest.Wait()
+	require.Equal(t, want, c.waiting())
 }
 
 // transport returns what brings the frames of the first connection, nil if there is nothing.
