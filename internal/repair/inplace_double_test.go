@@ -13,6 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -77,7 +78,7 @@ func TestABackupDoesNotDoubleWhatWasDeletedSince(t *testing.T) {
 		in.closed()
 		*h = in
 	})
-	h.t, h.known = t, map[string][]written{}
+	h.t = t
 	restored := uint64(0)
 	for id := range partitions {
 		dir := descriptor.PartitionDir(damagedDir, id)
@@ -101,6 +102,9 @@ func TestABackupDoesNotDoubleWhatWasDeletedSince(t *testing.T) {
 			restored += r.Filled
 		}
 		require.Positive(t, gaps)
+		if testsize.Reduced() {
+			break
+		}
 	}
 	require.Zero(t, restored, "the store has every version that the backup has")
 }

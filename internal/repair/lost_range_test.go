@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -90,6 +91,9 @@ func TestALostRangeDeleteIsReported(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, damaged)
+		if testsize.Reduced() {
+			break
+		}
 	}
 }
 
@@ -97,6 +101,7 @@ func TestALostRangeDeleteIsReported(t *testing.T) {
 // whatever the order of their files. A repair in place meets those of the base first, and then those of
 // the deltas, in the same value file.
 func TestLossesThatShareARangeAreCovered(t *testing.T) {
+	testsize.OneGoroutine(t)
 	t.Parallel()
 	p := &part{repair: &repair{}}
 	files := []string{"p-0000/000001.val", "p-0000/000002.val"}

@@ -44,7 +44,8 @@ type history struct {
 
 	stored map[stored]bool // what tables and log hold; merges drop what a newer write hides
 
-	known map[string][]written // what of has found; nil: the history still grows
+	known  map[string][]written // what of has found since the last write
+	sorted []string             // what keys has found since the last write; may be nil
 
 	missing *int // counts writes that new stores lacked; may be nil
 }
@@ -124,6 +125,7 @@ func newHistory(t testing.TB) *history {
 	require.NotEmpty(t, shared.files, "the test that made the store failed")
 	h := shared.history
 	h.t, h.disk, h.writes = t, h.disk.KillImage(), slices.Clip(h.writes)
+	h.known, h.sorted = map[string][]written{}, h.keys()
 	return &h
 }
 
@@ -185,6 +187,7 @@ func valueOf(i int, round string) string {
 func (h *history) note(version kv.SeqNum, err error, ops ...kv.Op) {
 	h.t.Helper()
 	require.NoError(h.t, err)
+	h.known, h.sorted = map[string][]written{}, nil
 	for _, op := range ops {
 		h.writes = append(h.writes, written{op.Kind, string(op.Key), string(op.Value), version, op.Expiry})
 	}
@@ -231,9 +234,7 @@ func (h *history) of(key string) []written {
 	all, known := h.known[key]
 	if !known {
 		all = h.find(key)
-		if h.known != nil {
-			h.known[key] = all
-		}
+		h.known[key] = all
 	}
 	return all
 }
@@ -253,14 +254,19 @@ func (h *history) find(key string) (all []written) {
 	return all
 }
 
+// keys returns the keys that were ever written, sorted.
 func (h *history) keys() []string {
+	if h.sorted != nil {
+		return h.sorted
+	}
 	keys := map[string]bool{}
 	for _, w := range h.writes {
 		if w.kind != kv.KindRangeDelete {
 			keys[w.key] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(keys))
+	h.sorted = slices.Sorted(maps.Keys(keys))
+	return h.sorted
 }
 
 // filesOf returns the content of every file below a directory.
