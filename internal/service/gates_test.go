@@ -86,14 +86,20 @@ func TestAFrameWhoseTimeRunsOutInTheQueueIsDropped(t *testing.T) {
 		p := open(t, f)
 		p.send(gets(1)...)
 		<-entered
+		late := uint64(0)
 		testwait.Doubling(t, 5*time.Millisecond, func(d time.Duration) (queued bool) {
 			d = min(d, 80*time.Millisecond) // a gate refuses what has waited for 100 ms
 			p.send(withTimeout(getOp(2, "k"), uint32(d.Milliseconds())))
 			r := p.result()
 			assert.EqualValues(t, 2, r.Tag)
-			assert.Equal(t, "DEADLINE_EXCEEDED", r.Status.GetReason())
 			assert.Empty(t, entered, "the store never heard of it")
-			return f.Stats().Gates["reads"].GivenUp == 1
+			gate := f.Stats().Gates["reads"]
+			if r.Status.GetReason() == "OVERLOADED" && gate.RefusedLate > late {
+				late = gate.RefusedLate // this machine stood still until both times were over
+				return false
+			}
+			assert.Equal(t, "DEADLINE_EXCEEDED", r.Status.GetReason())
+			return gate.GivenUp == 1
 		})
 	})
 }
@@ -189,46 +195,59 @@ func TestUnaryCallsWaitForRoomInTheStore(t *testing.T) {
 // for the others.
 func TestAConnectionThatFloodsFillsItsOwnLine(t *testing.T) {
 	eachTransport(t, func(t *testing.T, open opener) {
-		store, entered, leave := waiting()
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 16}, protocols...) })
-		flood := open(t, f)
-		for range 8 { // as many as are served at once: one inside, four in line
-			flood.send(gets(16)...)
-		}
-		<-entered
-		causes := map[string]int{}
-		answered := make(chan struct{})
-		go func() {
-			defer close(answered)
-			for range 8 * 16 {
-				causes[flood.result().Status.GetReason()]++
-			}
-		}()
-		testwait.Until(t, func() bool { return f.Stats().Shed["queue_full"] == 3 })
-
-		// Another connection, by gRPC.
-		other := kvdpb.NewKVServiceClient(f.dial(t))
-		answer := make(chan error, 1)
-		go func() {
-			_, err := other.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
-			answer <- err
-		}()
-		testwait.Until(t, func() bool {
-			g := f.Stats().Gates["reads"]
-			return g.Waiting.Ops%16 == 1 || g.RefusedLate > 0
-		})
-		leave()
-		if err := <-answer; status.Code(err) != codes.NotFound {
-			info, _ := requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
-			assert.Equal(t, "queue_time", info.Metadata["cause"], "a machine that slow")
-		}
-		<-answered
-		assert.GreaterOrEqual(t, causes["OVERLOADED"], 3*16)
-		assert.GreaterOrEqual(t, causes["KEY_NOT_FOUND"], 16)
-		assert.EqualValues(t, 3, f.Stats().Shed["queue_full"])
-		flood.close()
-		f.requireIdleGates(t)
+		testwait.Until(t, func() bool { return fillsItsOwnLine(t, open) })
 	})
+}
+
+// fillsItsOwnLine reports false if this machine stood still for so long that what was in line was
+// refused for its time before the line was full.
+func fillsItsOwnLine(t *testing.T, open opener) bool {
+	store, entered, leave := waiting()
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 16}, protocols...) })
+	flood := open(t, f)
+	for range 8 { // as many as are served at once: one inside, four in line
+		flood.send(gets(16)...)
+	}
+	<-entered
+	causes := map[string]int{}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		for range 8 * 16 {
+			causes[flood.result().Status.GetReason()]++
+		}
+	}()
+	testwait.Until(t, func() bool { return f.Stats().Shed["queue_full"] == 3 || f.Stats().Shed["queue_time"] > 0 })
+	if f.Stats().Shed["queue_full"] != 3 {
+		leave()
+		<-answered
+		flood.close()
+		return false
+	}
+
+	// Another connection, by gRPC.
+	other := kvdpb.NewKVServiceClient(f.dial(t))
+	answer := make(chan error, 1)
+	go func() {
+		_, err := other.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
+		answer <- err
+	}()
+	testwait.Until(t, func() bool {
+		g := f.Stats().Gates["reads"]
+		return g.Waiting.Ops%16 == 1 || g.RefusedLate > 0
+	})
+	leave()
+	if err := <-answer; status.Code(err) != codes.NotFound {
+		info, _ := requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
+		assert.Equal(t, "queue_time", info.Metadata["cause"], "a machine that slow")
+	}
+	<-answered
+	assert.GreaterOrEqual(t, causes["OVERLOADED"], 3*16)
+	assert.GreaterOrEqual(t, causes["KEY_NOT_FOUND"], 16)
+	assert.EqualValues(t, 3, f.Stats().Shed["queue_full"])
+	flood.close()
+	f.requireIdleGates(t)
+	return true
 }
 
 // A peer takes one turn at a gate, whatever the number of its connections; those of this
@@ -291,11 +310,19 @@ func TestAnOverloadLosesNothingAndDoublesNothing(t *testing.T) {
 	eachTransport(t, func(t *testing.T, open opener) {
 		const clients, frames, frameOps, bound = 24, 12, 32, 64
 		store := servicetest.New(kv.DefaultLimits)
+		var f *fixture
+		overloaded := sync.OnceFunc(func() {
+			testwait.Until(t, func() bool {
+				g := f.Stats().Gates["writes"]
+				return g.RefusedFull+g.RefusedLate > 0
+			}, "a write is refused")
+		})
 		store.OnWrite = func(context.Context, []*kv.Write) error {
+			overloaded()                     // however slow the clients are
 			time.Sleep(5 * time.Millisecond) // what makes it slow
 			return nil
 		}
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{WriteOps: bound}, protocols...) })
+		f = start(t, store, func() *service.Server { return service.New(store, service.Options{WriteOps: bound}, protocols...) })
 		versions := make(map[uint64]string) // of what was done
 		refused := make(map[string]bool)
 		var mu sync.Mutex
@@ -304,16 +331,21 @@ func TestAnOverloadLosesNothingAndDoublesNothing(t *testing.T) {
 			seen := make(map[uint64]bool)
 			for range frames * frameOps {
 				r := p.result()
-				assert.False(t, seen[r.Tag], "answered twice")
+				if seen[r.Tag] { // not an assertion: this runs often
+					t.Errorf("%s was answered twice", key(client, r.Tag))
+				}
 				seen[r.Tag] = true
 				mu.Lock()
 				if r.Status == nil {
 					version := r.GetPut().GetMeta().GetVersion()
-					assert.Empty(t, versions[version], "a version of two writes")
+					if other, taken := versions[version]; taken {
+						t.Errorf("version %d is that of %s and of %s", version, other, key(client, r.Tag))
+					}
 					versions[version] = key(client, r.Tag)
 				} else {
-					assert.Equal(t, "OVERLOADED", r.Status.GetReason())
-					assert.Positive(t, r.Status.GetRetryAfterMs())
+					if r.Status.GetReason() != "OVERLOADED" || r.Status.GetRetryAfterMs() <= 0 {
+						t.Errorf("%s: %v", key(client, r.Tag), r.Status)
+					}
 					refused[key(client, r.Tag)] = true
 				}
 				mu.Unlock()
@@ -347,10 +379,14 @@ func TestAnOverloadLosesNothingAndDoublesNothing(t *testing.T) {
 		assert.NotEmpty(t, refused) // a line was full, or the wait in it too long
 		assert.Equal(t, len(versions), store.Len(), "nothing beside what was answered")
 		f.requireEach(t, maps.Values(versions), func(name string, found bool, value string) {
-			assert.True(t, found && value == name, name)
+			if !found || value != name {
+				t.Errorf("%s: found %v, %q", name, found, value)
+			}
 		})
 		f.requireEach(t, maps.Keys(refused), func(name string, found bool, _ string) {
-			assert.False(t, found, "%s was refused and done all the same", name)
+			if found {
+				t.Errorf("%s was refused and done all the same", name)
+			}
 		})
 		f.requireIdleGates(t)
 		testwait.Until(t, func() bool { return f.Stats().Streams == 0 && f.Stats().Bytes == 0 })
