@@ -17,6 +17,7 @@ import (
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/pace/pacetest"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
@@ -28,22 +29,32 @@ import (
 func TestABackupIsReadAtTheRateOfTheClient(t *testing.T) {
 	for rate, want := range map[int64]int64{4 << 20: 4 << 20, 0: 24 << 20, -1: 24 << 20} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { backupAtARate(t, rate, want) })
+			synctest.Test(t, func(t *testing.T) { backupAtARate(t, backupValues(), rate, want) })
 		})
 	}
 }
 
 // A backup may take longer than a connection lasts, which takes no new calls after two hours.
 func TestABackupOutlivesTheAgeOfItsConnection(t *testing.T) {
+	values := backupValues()
+	rate := int64(values) * 48 // so that it takes as long, however many they are
 	synctest.Test(t, func(t *testing.T) {
-		require.Greater(t, backupAtARate(t, 3<<10, 3<<10), 3*time.Hour)
+		require.Greater(t, backupAtARate(t, values, rate, rate), 3*time.Hour)
 	})
 }
 
-// backupAtARate makes a backup and returns how long it took.
-func backupAtARate(t *testing.T, rate, want int64) time.Duration {
+// backupValues is how many values a backup has.
+func backupValues() int {
+	if testsize.Reduced() {
+		return 16
+	}
+	return 64
+}
+
+// backupAtARate makes a backup of so many values and returns how long it took.
+func backupAtARate(t *testing.T, values int, rate, want int64) time.Duration {
 	t.Helper()
-	const values, size, segment, largestRead = 64, 256 << 10, 64 << 10, 256 << 10
+	const size, segment, largestRead = 256 << 10, 64 << 10, 256 << 10
 	m := &pacetest.Meter{FS: vfs.NewMem()}
 	store, err := engine.Open("data", engine.Options{FS: m, Partitions: 1, MemtableBytes: 8 << 20, CacheBytes: 4 << 20, SegmentBytes: segment, LowDiskBytes: 1})
 	require.NoError(t, err)
@@ -81,7 +92,7 @@ func backupAtARate(t *testing.T, rate, want int64) time.Duration {
 		require.NoError(t, err)
 		sent += n
 	}
-	require.Greater(t, sent, int64(values*size))
+	require.Greater(t, sent, int64(values)*size)
 	read, took := m.Total()
 	require.GreaterOrEqual(t, read, 2*sent-largestRead)
 	const newest = 2 * size // of the segments of the log, which is read at once

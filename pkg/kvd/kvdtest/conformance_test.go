@@ -18,6 +18,9 @@ func TestEmbeddedStoresConform(t *testing.T) {
 		kvdtest.Smaller(t)
 	}
 	t.Run("on disk", func(t *testing.T) {
+		if testsize.Reduced() {
+			kvdtest.WithoutLimits(t) // those in memory are the same
+		}
 		kvdtest.Conformance(t, func(t *testing.T) kvd.Store {
 			db, err := embed.Open(t.TempDir(), embed.WithPartitions(3))
 			require.NoError(t, err)
@@ -45,6 +48,9 @@ func TestServedStoresConform(t *testing.T) {
 		"call by call":  {kvd.WithBatching(kvd.Batching{Disabled: true})},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testsize.Reduced() && opts != nil {
+				kvdtest.WithoutLimits(t) // a sample: by raw frames alone
+			}
 			kvdtest.Conformance(t, func(t *testing.T) kvd.Store { return kvdtest.New(t, opts...) })
 		})
 	}

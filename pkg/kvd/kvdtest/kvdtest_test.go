@@ -232,11 +232,10 @@ func TestATransactionConflictsWithTheExpiryOfWhatItRead(t *testing.T) {
 					continue
 				}
 				require.NoError(t, tx.Put(ctx, []byte("work"), []byte("done")))
-				for {
-					if _, err = db.Get(ctx, []byte("lease")); err != nil {
-						break
-					}
-				}
+				testwait.Until(t, func() bool {
+					_, err = db.Get(ctx, []byte("lease"))
+					return err != nil
+				})
 				require.ErrorIs(t, err, kvd.ErrNotFound)
 				_, err = tx.Commit(ctx)
 				require.ErrorIs(t, err, kvd.ErrConflict)

@@ -23,6 +23,7 @@ import (
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/memlisten"
@@ -30,11 +31,10 @@ import (
 )
 
 const (
-	quotaReaders = 64
-	quotaTime    = 6 * time.Second
-	quotaRate    = 256 << 10 // bytes a second
-	quotaValue   = 96 << 10
-	quotaKeys    = 4
+	quotaTime  = 6 * time.Second
+	quotaRate  = 256 << 10 // bytes a second
+	quotaValue = 96 << 10
+	quotaKeys  = 4
 )
 
 // limitedServer is a server with one identity, which has a quota of bytes.
@@ -113,6 +113,10 @@ type limitedClient struct {
 // Whatever calls many readers make at the same time, they get what the rate and the burst allow,
 // and a part of one answer. The clock is that of the bubble.
 func TestConcurrentReadersStayWithinTheirQuotaOfBytes(t *testing.T) {
+	count := 64
+	if testsize.Reduced() {
+		count = 16
+	}
 	key := func(i int) []byte { return fmt.Appendf(nil, "k%d", i%quotaKeys) }
 	for name, read := range map[string]func(ctx context.Context, c *limitedClient, i int) (int, error){
 		"Get": func(ctx context.Context, c *limitedClient, i int) (int, error) {
@@ -173,7 +177,7 @@ func TestConcurrentReadersStayWithinTheirQuotaOfBytes(t *testing.T) {
 				defer cancel()
 				var received atomic.Int64
 				var readers sync.WaitGroup
-				for i := range quotaReaders {
+				for i := range count {
 					readers.Go(func() {
 						for ctx.Err() == nil {
 							n, err := read(ctx, c, i)
