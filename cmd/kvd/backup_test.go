@@ -157,6 +157,7 @@ func (p *process) fill(prefix string, count int) {
 // A client that is killed in the middle of a backup, and a server that is, leave no backup,
 // and earlier ones as they were. The next attempt does not copy again what was copied.
 func TestAnInterruptedBackupIsNone(t *testing.T) {
+	t.Parallel() // it waits for the rate
 	data := t.TempDir()
 	p := serve(t, data)
 	p.fill("a", 3000)
@@ -164,7 +165,7 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 	p.must("backup", backups)
 	p.fill("b", 3000)
 	for _, victim := range []string{"client", "server"} {
-		slow := exec.Command(binary, "backup", backups, "--addr", p.addr, "--rate", "4MiB/s", "--timeout", testwait.Left().String())
+		slow := exec.Command(binary, "backup", backups, "--addr", p.addr, "--rate", "512KiB/s", "--timeout", testwait.Left().String())
 		slow.Env = cleanEnv()
 		var errOut bytes.Buffer
 		slow.Stderr = &errOut
@@ -217,8 +218,11 @@ func stored(t *testing.T, dir string) (sum int64) {
 // Only what was written since the last backup is copied. Damage of any file is found by
 // verify and by restore, with its name.
 func TestIncrementalBackupAndDamage(t *testing.T) {
-	p := serve(t, t.TempDir())
+	p := serve(t, t.TempDir(), "--flush-keys", "800")
 	p.fill("a", 3000)
+	// Each partition has flushed once: what a flush writes between the backups is copied, too, and is
+	// little from here on.
+	testwait.Until(t, func() bool { return len(oneBase.FindAllString(p.metrics(), -1)) == 3 })
 	backups := filepath.Join(t.TempDir(), "backups")
 	p.must("backup", backups)
 	first := stored(t, backups)
