@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,12 +95,12 @@ func TestWhatADeadNodeAcknowledgesDoesNotCount(t *testing.T) {
 		c := startCluster(t, 3, nil)
 		defer c.stop()
 		leader := c.leader()
-		once := sync.Once{}
+		begun := atomic.Bool{}
 		leader.fs.SetHook(func(vfs.Step) {
-			once.Do(func() {
+			if begun.CompareAndSwap(false, true) { // no other step waits for this one: the time would stand still
 				time.Sleep(time.Second) // until the entry has been sent
 				leader.powerFails()
-			})
+			}
 		})
 		put := func(store *engine.Engine) error {
 			_, err := store.Put(t.Context(), []byte("key"), []byte("value"), kv.WriteOptions{})

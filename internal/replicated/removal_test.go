@@ -19,9 +19,11 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// freed reports whether a mutex is free, or becomes so while the caller waits for nothing.
+// freed reports whether a mutex is free, or becomes so while the caller waits for nothing. Another
+// goroutine may hold it and have no processor for some time. The clock does not tell how long
+// that is: it stands still in a bubble.
 func freed(mu *sync.Mutex) bool {
-	for range 10_000 {
+	for range 5_000_000 {
 		if mu.TryLock() {
 			mu.Unlock()
 			return true
