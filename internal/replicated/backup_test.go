@@ -105,7 +105,11 @@ func TestABackupOfAMemberIsOneVersion(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		})
-		for round := range 6 {
+		rounds := 6
+		if testsize.Reduced() {
+			rounds = 3
+		}
+		for round := range rounds {
 			time.Sleep(300 * time.Millisecond)
 			n := c.nodes[round%3]
 			mu.Lock()

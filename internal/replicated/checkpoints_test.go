@@ -192,7 +192,7 @@ func TestACheckpointForANodeIsReadAtItsRate(t *testing.T) {
 		defer c.stop()
 		values, size := 512, 32<<10
 		if testsize.Reduced() {
-			values = 128
+			values = 32
 		}
 		for i := range values {
 			c.leader().put(fmt.Sprintf("large %d", i), strings.Repeat(fmt.Sprint(i%10), size))
@@ -259,7 +259,7 @@ func TestPowerIsLostWhileACheckpointIsInstalled(t *testing.T) {
 		c.agree()
 		every := max(1, len(images)/40)
 		if testsize.Reduced() {
-			every = len(images) / 8
+			every = len(images) / 4
 		}
 		received := func(image *vfs.Mem) bool {
 			incoming, err := backup.Received(image, "data")
@@ -648,7 +648,9 @@ func TestTheLogIsKeptForACheckpoint(t *testing.T) {
 		n.start()
 		<-begun
 		c.giveUpLog(2)
-		c.giveUpLog(3)
+		if !testsize.Reduced() {
+			c.giveUpLog(3)
+		}
 		close(goOn)
 		n.awaitInstall()
 		n.catchUp()

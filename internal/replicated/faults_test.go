@@ -28,7 +28,7 @@ import (
 func TestRandomFaults(t *testing.T) {
 	seeds := uint64(6)
 	if testsize.Reduced() {
-		seeds = 2
+		seeds = 1
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/replica"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
@@ -98,7 +99,11 @@ func TestAHandOverLeavesNoWriteUncertain(t *testing.T) {
 					}
 				})
 			}
-			for i := range 30 {
+			turns := 30
+			if testsize.Reduced() {
+				turns = 10
+			}
+			for i := range turns {
 				time.Sleep(time.Duration(7300+130*i) * time.Microsecond)
 				_, err := c.leader().log.HandOver(t.Context())
 				require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/kvd-db/kvd/internal/inspect"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/repair"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -77,7 +78,11 @@ func TestAllNodesLosePower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCluster(t, 3, func(o *engine.Options) { o.MemtableBytes = 64 << 10 })
 		defer c.stop()
-		for round := range 4 {
+		rounds := 4
+		if testsize.Reduced() {
+			rounds = 2
+		}
+		for round := range rounds {
 			c.fill(100*round, 60)
 			if round%2 == 0 {
 				for _, n := range c.nodes {
