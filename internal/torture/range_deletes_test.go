@@ -15,6 +15,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -22,6 +23,7 @@ import (
 // deletes, each of which is stored once in every partition: batches that are within the limits of
 // operations and bytes but take too much, and the most short range deletes that are accepted.
 func TestMemoryStaysWithinTheBudgetWithRangeDeletes(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
 	for _, partitions := range []int{16, 64} {
 		long, short := longestRanges(1024), shortRanges(4096)
 		most := shortRanges(kv.DefaultLimits.MostTaken() / partitions / (len("ab") + kv.RangeDeleteBytes))
