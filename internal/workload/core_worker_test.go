@@ -116,14 +116,16 @@ func TestAStoreThatLiesAboutRecordsIsCaught(t *testing.T) {
 		}, "which is no record's"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rng = testRand()
-			target := newStoreTarget()
-			b := loaded(t, target, 200)
-			c.plant(target)
-			trial, err := b.RunCore(t.Context(), core(t, c.workload), operations(1, 100_000), loadgen.Observer{})
-			require.ErrorIs(t, err, ErrWrongAnswer)
-			assert.ErrorContains(t, err, c.says)
-			assert.Equal(t, err.Error(), trial.Error)
+			synctest.Test(t, func(t *testing.T) {
+				rng = testRand()
+				target := newStoreTarget()
+				b := loaded(t, target, 200)
+				c.plant(target)
+				trial, err := b.RunCore(t.Context(), core(t, c.workload), operations(1, 100_000), loadgen.Observer{})
+				require.ErrorIs(t, err, ErrWrongAnswer)
+				assert.ErrorContains(t, err, c.says)
+				assert.Equal(t, err.Error(), trial.Error)
+			})
 		})
 	}
 }
@@ -193,6 +195,10 @@ func TestAnAuditFindsWhatNobodyReadAgain(t *testing.T) {
 }
 
 func TestAnUpdateThatReplacesChangesAccusesNobody(t *testing.T) {
+	synctest.Test(t, anUpdateThatReplacesChangesAccusesNobody)
+}
+
+func anUpdateThatReplacesChangesAccusesNobody(t *testing.T) {
 	b := loaded(t, newStoreTarget(), 20)
 	for _, name := range []string{"F", "A", "F", "C", "B", "F"} {
 		_, err := b.RunCore(t.Context(), core(t, name), operations(4, 1000), loadgen.Observer{})
@@ -271,6 +277,10 @@ func (s *slowStore) Get(ctx context.Context, key, buf []byte) ([]byte, bool, err
 }
 
 func TestATrialThatIsCancelledReportsWhatItHas(t *testing.T) {
+	synctest.Test(t, aTrialThatIsCancelledReportsWhatItHas)
+}
+
+func aTrialThatIsCancelledReportsWhatItHas(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	target := newStoreTarget()
 	b := loaded(t, target, 100)
@@ -299,6 +309,10 @@ func loadInto(t *testing.T, target Target) *Bench {
 }
 
 func TestTheFirstErrorOfAnOperationEndsATrial(t *testing.T) {
+	synctest.Test(t, theFirstErrorOfAnOperationEndsATrial)
+}
+
+func theFirstErrorOfAnOperationEndsATrial(t *testing.T) {
 	broken := errors.New("disk on fire")
 	target := &failing{mapTarget: newMapTarget(), operation: "get", after: 100, err: broken}
 	b := loaded(t, target, 50)

@@ -46,22 +46,26 @@ func (r *run) totals() *loadgen.Counts {
 	return loadgen.NewCounts(tallies...)
 }
 
+// The clock of a bubble stands still while workers are busy, so that the cost of the generator is
+// measured in one round. The workers run at the same time all the same.
 func TestACorrectStoreIsNeverAccused(t *testing.T) {
 	for _, mix := range Mixes {
 		for _, d := range Distributions {
 			t.Run(mix.Name+"/"+string(d), func(t *testing.T) {
 				t.Parallel()
-				cfg := testConfig()
-				cfg.Mix, cfg.Distribution, cfg.CheckDeletes = mix, d, true
-				cfg.Keys, cfg.FindRate, cfg.Preload = 200, 0.9, 100 // so that workers share keys
-				cfg.Duration = time.Hour
-				ctx, enough := context.WithCancel(t.Context())
-				defer enough()
-				s, err := Run(ctx, &callback{mapTarget: newMapTarget(), at: 700, do: enough}, cfg, Observer{})
-				require.NoError(t, err)
-				assert.NotZero(t, s.Put.Count)
-				assert.NotZero(t, s.Get.Count)
-				assert.NotZero(t, s.Delete.Count)
+				synctest.Test(t, func(t *testing.T) {
+					cfg := testConfig()
+					cfg.Mix, cfg.Distribution, cfg.CheckDeletes = mix, d, true
+					cfg.Keys, cfg.FindRate, cfg.Preload = 200, 0.9, 100 // so that workers share keys
+					cfg.Duration = time.Hour
+					ctx, enough := context.WithCancel(t.Context())
+					defer enough()
+					s, err := Run(ctx, &callback{mapTarget: newMapTarget(), at: 700, do: enough}, cfg, Observer{})
+					require.NoError(t, err)
+					assert.NotZero(t, s.Put.Count)
+					assert.NotZero(t, s.Get.Count)
+					assert.NotZero(t, s.Delete.Count)
+				})
 			})
 		}
 	}
@@ -226,6 +230,10 @@ func TestAStoreThatLiesIsCaught(t *testing.T) {
 }
 
 func TestTheFirstErrorEndsTheRunAndIsInTheSummary(t *testing.T) {
+	synctest.Test(t, theFirstErrorEndsTheRunAndIsInTheSummary)
+}
+
+func theFirstErrorEndsTheRunAndIsInTheSummary(t *testing.T) {
 	broken := errors.New("disk on fire")
 	for _, operation := range []string{"put", "get", "delete"} {
 		target := &failing{mapTarget: newMapTarget(), operation: operation, after: 100, err: broken}
@@ -294,15 +302,23 @@ func (f *failing) DiskBytes() (int64, error) {
 }
 
 func TestDiskSpaceThatCannotBeReadIsAnError(t *testing.T) {
+	synctest.Test(t, diskSpaceThatCannotBeReadIsAnError)
+}
+
+func diskSpaceThatCannotBeReadIsAnError(t *testing.T) {
 	broken := errors.New("no such directory")
 	target := &failing{mapTarget: newMapTarget(), operation: "disk", err: broken}
-	s, err := Run(t.Context(), target, testConfig(), Observer{})
+	cfg := testConfig()
+	cfg.OpsPerSecond = 100 // so that workers wait, and the clock goes on
+	s, err := Run(t.Context(), target, cfg, Observer{})
 	require.ErrorIs(t, err, broken)
 	assert.Equal(t, err.Error(), s.Error)
 	assert.Nil(t, s.DataBytes)
 }
 
-func TestACancelledRunReportsWhatItHas(t *testing.T) {
+func TestACancelledRunReportsWhatItHas(t *testing.T) { synctest.Test(t, aCancelledRunReportsWhatItHas) }
+
+func aCancelledRunReportsWhatItHas(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg := testConfig()
 	cfg.Duration = time.Hour
@@ -315,6 +331,10 @@ func TestACancelledRunReportsWhatItHas(t *testing.T) {
 }
 
 func TestACancelledPreloadReportsNothing(t *testing.T) {
+	synctest.Test(t, aCancelledPreloadReportsNothing)
+}
+
+func aCancelledPreloadReportsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg := testConfig()
 	cfg.Keys, cfg.Preload = MaxKeys, MaxKeys
@@ -596,6 +616,10 @@ func keysInOrder(t *testing.T, object string) []string {
 }
 
 func TestCheckedDeletesCountWhatTheyFound(t *testing.T) {
+	synctest.Test(t, checkedDeletesCountWhatTheyFound)
+}
+
+func checkedDeletesCountWhatTheyFound(t *testing.T) {
 	cfg := testConfig()
 	cfg.CheckDeletes, cfg.Duration = true, time.Hour
 	ctx, enough := context.WithCancel(t.Context())

@@ -43,6 +43,10 @@ func TestTransactionsOnHotRecordsConflictAndLoseNothing(t *testing.T) {
 }
 
 func TestTransactionsWithManyWorkersLoseNothing(t *testing.T) {
+	synctest.Test(t, transactionsWithManyWorkersLoseNothing)
+}
+
+func transactionsWithManyWorkersLoseNothing(t *testing.T) {
 	b := loaded(t, newStoreTarget(), 30)
 	_, err := b.RunTransactions(t.Context(), Transactions{Reads: 3, Writes: 3, HotFraction: 0.2, HotRate: 0.9}, operations(8, 4000), loadgen.Observer{})
 	require.NoError(t, err)
