@@ -207,7 +207,7 @@ func aRestartLeavesNothingInDoubt(t *testing.T, opts ...Option) {
 	dial := WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
 		return current.Load().dialer(ctx, address)
 	})
-	db, err := Open("memory", append(opts, dial)...)
+	db, err := Open("memory", append(opts, dial, WithTimeout(testwait.Left()))...)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 
