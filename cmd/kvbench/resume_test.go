@@ -102,7 +102,7 @@ func TestAnExperimentThatWasKilledIsResumedFromWhatWasSaved(t *testing.T) {
 	dir, saved := t.TempDir(), t.TempDir()
 	t.Chdir(t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
-		const line = "partitions --mixes PUT_HEAVY --partitions 1 --threads 1,2,3,4 --duration 40s --scale 0.0001 --runs 1 --report "
+		const line = "partitions --mixes PUT_HEAVY --partitions 1,2,3,4 --threads 1 --duration 31s --scale 0.0001 --runs 1 --report "
 		opened := 0
 		code := execute(t.Context(), strings.Fields(line+dir), &bytes.Buffer{}, &bytes.Buffer{}, func(*targetOptions) (workload.Target, targetInfo, error) {
 			if opened++; opened == 4 { // here the process would be killed

@@ -55,7 +55,7 @@ func TestYCSBMeasuresEveryWorkloadWithEachCache(t *testing.T) {
 
 // TestTheTransactionsSourceRunsYCSB: the operations of the preset are scaled, once.
 func TestTheTransactionsSourceRunsYCSB(t *testing.T) {
-	code, stdout, stderr := bench(t, openTarget, "source", "transactions", "--scale", "0.004", "--report", "s", "--", "--workload", "C", "--threads", "1,4")
+	code, stdout, stderr := bench(t, openTarget, "source", "transactions", "--scale", "0.002", "--report", "s", "--", "--workload", "C", "--threads", "1,4")
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, "What the source measured")
 	back, err := results.Read(filepath.Join("s", "ycsb"))
@@ -63,7 +63,7 @@ func TestTheTransactionsSourceRunsYCSB(t *testing.T) {
 	assert.Equal(t, "transactions", back.Source)
 	require.Len(t, back.Cells, 4)
 	for _, c := range back.Cells {
-		assert.EqualValues(t, 2000, c.Runs[0].Ops, c.Name())
+		assert.EqualValues(t, 1000, c.Runs[0].Ops, c.Name())
 	}
 }
 
