@@ -207,7 +207,7 @@ func (r *Replay) apply(ctx context.Context, t *transfer, fsys vfs.FS, dir string
 	if err = joinKeep(err, x.Close()); err != nil {
 		return fmt.Errorf("replay the archive %s: %w", r.archive.dir, err)
 	}
-	if err := wal.Cut(fsys, logDir, store, r.Version, record.Cut); err != nil {
+	if err := wal.Cut(fsys, logDir, store, r.Version, x.Low(), record.Cut); err != nil {
 		return err
 	}
 	if err := r.setClock(fsys, dir, store); err != nil {

@@ -67,6 +67,27 @@ func checkpoint(t testing.TB, e *Engine) *Checkpoint {
 	return c
 }
 
+// A checkpoint of a store that has deleted segments of its log, and has written nothing since, is
+// a store.
+func TestACheckpointOfAnIdleStoreCanBeOpened(t *testing.T) {
+	for n := 350; n < 550; n += 50 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := open(t, small(vfs.NewMem()))
+				for i := range n {
+					put(t, e, key(i), strings.Repeat("v", 300), synced)
+				}
+				require.NoError(t, e.Flush(t.Context()))
+				time.Sleep(time.Minute)
+				c := checkpoint(t, e)
+				defer c.Release()
+				copy := open(t, small(copied(t, c)))
+				requireValue(t, copy, key(n-1), strings.Repeat("v", 300))
+			})
+		})
+	}
+}
+
 // A checkpoint is taken while writers write: what was acknowledged before is in it, batches
 // over partitions are whole, and it is one moment of the log.
 func TestACheckpointIsOneVersionOfTheStore(t *testing.T) {

@@ -158,9 +158,13 @@ type Extender struct {
 	off  int64
 
 	same int64  // what the file has up to here must agree with the frames
-	cut  *frame // the last frame of the copy, which may lack records
+	cut  *frame // the last frame of the copy, which may lack records and have a higher low
+	low  uint64 // of the copy, by its last segment
 	buf  []byte
 }
+
+// Low returns the lowest segment that must exist by what the copy said before it was extended.
+func (x *Extender) Low() uint64 { return x.low }
 
 // NewExtender opens a copy of a log. The caller closes it.
 func NewExtender(fsys vfs.FS, dir string, store uint64) (*Extender, error) {
@@ -194,7 +198,7 @@ func (x *Extender) readLast() (err error) {
 		if err != nil || reason != "" {
 			return err
 		}
-		x.same = f.off
+		x.same, x.low = f.off, max(x.low, f.low)
 		f.payload = append([]byte(nil), f.payload...)
 		x.cut = &f
 	}
@@ -283,15 +287,16 @@ func (x *Extender) Close() error { return x.end() }
 
 // Cut ends a log that no process has open after number upTo, or where it ends. What follows
 // is removed; the header of the last segment says where the log ends, and recovery skips
-// numbers as after a crash. A record that has upTo in its middle is passed to split, which
+// numbers as after a crash. The last frame says that low is the lowest segment that must exist, or
+// a higher one: the frame that said so may be among those removed. A record that has upTo in its middle is passed to split, which
 // returns the payload of its first units. Everything is synced.
-func Cut(fsys vfs.FS, dir string, store uint64, upTo kv.SeqNum, split func(payload []byte, units uint32) ([]byte, error)) error {
+func Cut(fsys vfs.FS, dir string, store uint64, upTo kv.SeqNum, low uint64, split func(payload []byte, units uint32) ([]byte, error)) error {
 	nums, err := listSegments(fsys, dir)
 	if err != nil {
 		return err
 	}
 	for i, num := range nums {
-		done, err := cutSegment(fsys, segmentName(dir, num), logfile.ID{Store: store, Segment: num}, upTo, i == len(nums)-1, split)
+		done, err := cutSegment(fsys, segmentName(dir, num), logfile.ID{Store: store, Segment: num}, upTo, min(low, num), i == len(nums)-1, split)
 		if err != nil {
 			return fmt.Errorf("end the commit log after number %d: %w", upTo, err)
 		}
@@ -309,7 +314,7 @@ func Cut(fsys vfs.FS, dir string, store uint64, upTo kv.SeqNum, split func(paylo
 }
 
 // cutSegment ends the log in a segment if that is the last one or has a later number.
-func cutSegment(fsys vfs.FS, name string, id logfile.ID, upTo kv.SeqNum, last bool, split func([]byte, uint32) ([]byte, error)) (done bool, err error) {
+func cutSegment(fsys vfs.FS, name string, id logfile.ID, upTo kv.SeqNum, low uint64, last bool, split func([]byte, uint32) ([]byte, error)) (done bool, err error) {
 	r, h, err := openSegment(fsys, name, id)
 	if r != nil {
 		defer func() { err = errors.Join(err, r.close()) }()
@@ -318,6 +323,7 @@ func cutSegment(fsys vfs.FS, name string, id logfile.ID, upTo kv.SeqNum, last bo
 		return false, err
 	}
 	var tail []byte
+	var kept frame // the last one that is kept whole
 	end := r.off
 	for !done {
 		f, reason, err := r.next()
@@ -331,12 +337,18 @@ func cutSegment(fsys vfs.FS, name string, id logfile.ID, upTo kv.SeqNum, last bo
 		case f.kind == FrameEnd:
 			return false, nil
 		case f.kind == FrameData && f.next-1 > upTo:
-			if tail, err = cutFrame(&f, id, upTo, split); err != nil {
+			if tail, err = cutFrame(&f, id, upTo, low, split); err != nil {
 				return false, err
 			}
 			done = true
 		default:
-			end = r.off
+			end, kept = r.off, f
+		}
+	}
+	if tail == nil && kept.kind != 0 && kept.low < low {
+		end = kept.off
+		if tail, err = r.raised(end, id, low); err != nil {
+			return false, err
 		}
 	}
 	file, err := fsys.OpenReadWrite(name)

@@ -39,11 +39,13 @@ func archive(t testing.TB, l *Log) (all []archived) {
 	return all
 }
 
-// extend appends the archived frames to the copy of a log.
-func extend(t testing.TB, to vfs.FS, all []archived) error {
+// extend appends the archived frames to the copy of a log, and returns which segment it says is
+// the lowest.
+func extend(t testing.TB, to vfs.FS, all []archived) (low uint64, err error) {
 	t.Helper()
 	x, err := NewExtender(to, testDir, testStore)
 	require.NoError(t, err)
+	low = x.Low()
 	for _, s := range all {
 		if s.segment < x.Segment() {
 			continue
@@ -51,17 +53,17 @@ func extend(t testing.TB, to vfs.FS, all []archived) error {
 		if s.segment > x.Segment() {
 			require.Equal(t, s.Previous, x.Segment())
 			if err := x.Next(s.segment); err != nil {
-				return errors.Join(err, x.Close())
+				return low, errors.Join(err, x.Close())
 			}
 		}
 		for half := range 2 { // in pieces
 			n := len(s.frames) / 2
 			if _, err := x.Write(s.frames[half*n : max(n, half*len(s.frames))]); err != nil {
-				return errors.Join(err, x.Close())
+				return low, errors.Join(err, x.Close())
 			}
 		}
 	}
-	return x.Close()
+	return low, x.Close()
 }
 
 // fillArchived appends records of several units, and closes and opens the log twice.
@@ -117,8 +119,9 @@ func TestAnExtendedLogHoldsTheUnitsUpToItsNumber(t *testing.T) {
 		for u := range r.units {
 			upTo := r.base + kv.SeqNum(u)
 			to := copies[i%2].CrashImage(vfs.KeepAll, nil)
-			require.NoError(t, extend(t, to, pieces))
-			require.NoError(t, Cut(to, testDir, testStore, upTo, cutText))
+			low, err := extend(t, to, pieces)
+			require.NoError(t, err)
+			require.NoError(t, Cut(to, testDir, testStore, upTo, low, cutText))
 			to = to.CrashImage(vfs.DropAll, nil) // everything is synced
 			restored := testOptions(to)
 			restored.Fresh = false
@@ -160,7 +163,8 @@ func TestFramesOfAnotherHistoryAreRefused(t *testing.T) {
 	copied := copySnapshot(t, files)
 	hold.Release()
 	require.NoError(t, other.Close())
-	require.ErrorIs(t, extend(t, copied, pieces), kv.ErrInvalidArgument)
+	_, err = extend(t, copied, pieces)
+	require.ErrorIs(t, err, kv.ErrInvalidArgument)
 }
 
 // Damage of a segment is found before a byte of that frame is passed on.

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +102,8 @@ type SnapshotFile struct {
 // exists. As the log of a store they are recovered as after a crash directly after that
 // record: what follows is not in them, and recovery skips numbers, so that no number which
 // the running log may have given out is given out again. The header of the last segment
-// says where the log ends, so no part of it can be lost unnoticed.
+// says where the log ends, so no part of it can be lost unnoticed. Its last frame says which
+// segment is the lowest: a frame beyond upTo may have noted that first.
 //
 // Everything up to upTo must be synced, and upTo must be the last number of a record, or a
 // number that was skipped. Of a log that is suspended there is no snapshot. The files can be
@@ -121,7 +123,7 @@ func (h *Hold) Snapshot(ctx context.Context, upTo kv.SeqNum) ([]SnapshotFile, er
 		return nil, l.suspendedError(cause)
 	}
 	sealed := slices.Clone(l.mu.live)
-	last, end := l.mu.active.header.num, l.mu.active.off
+	last, end, low := l.mu.active.header.num, l.mu.active.off, l.mu.low
 	l.mu.Unlock()
 
 	var files []SnapshotFile
@@ -137,7 +139,7 @@ func (h *Hold) Snapshot(ctx context.Context, upTo kv.SeqNum) ([]SnapshotFile, er
 		files = append(files, l.snapshotFile(s.num, info.Size()))
 	}
 	f := l.snapshotFile(last, end)
-	if err := f.cutAfter(ctx, upTo); err != nil {
+	if err := f.cutAfter(ctx, upTo, min(low, last)); err != nil {
 		return nil, err
 	}
 	return append(files, f), nil
@@ -151,8 +153,9 @@ func (l *Log) snapshotFile(num uint64, size int64) SnapshotFile {
 	}
 }
 
-// cutAfter ends the file after the last record up to number upTo.
-func (f *SnapshotFile) cutAfter(ctx context.Context, upTo kv.SeqNum) (err error) {
+// cutAfter ends the file after the last record up to number upTo, with a frame that says that low
+// is the lowest segment that must exist, if none before it does.
+func (f *SnapshotFile) cutAfter(ctx context.Context, upTo kv.SeqNum, low uint64) (err error) {
 	r, h, err := openSegment(f.fsys, f.path, f.id)
 	if err != nil {
 		if r != nil {
@@ -162,6 +165,7 @@ func (f *SnapshotFile) cutAfter(ctx context.Context, upTo kv.SeqNum) (err error)
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	r.size = min(r.size, f.Size) // what follows the frames of the active segment may be cut off meanwhile
+	var end frame                // the last one that is kept whole
 	for started, reached := false, kv.SeqNum(0); !started || reached < upTo; started = true {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -173,28 +177,35 @@ func (f *SnapshotFile) cutAfter(ctx context.Context, upTo kv.SeqNum) (err error)
 		case reason != "":
 			return kv.Corruptf(f.path, r.off, "%s, but the log was synced up to number %d", reason, upTo)
 		case fr.kind == FrameData && fr.next-1 > upTo:
-			if f.tail, err = cutFrame(&fr, f.id, upTo, nil); err != nil {
+			if f.tail, err = cutFrame(&fr, f.id, upTo, low, nil); err != nil {
 				return fmt.Errorf("snapshot of the commit log: %s at offset %d: %w", f.path, fr.off, err)
 			}
 			r.off = fr.off
 			reached = upTo
 		default:
+			end = fr
 			reached = fr.next - 1
 		}
 	}
 	f.cut = r.off
+	if f.tail == nil && end.low < low {
+		f.cut = end.off
+		if f.tail, err = r.raised(end.off, f.id, low); err != nil {
+			return fmt.Errorf("snapshot of the commit log: %w", err)
+		}
+	}
 	f.Size = f.cut + int64(len(f.tail))
 	h.closed = f.Size
 	f.head = h.encode()
 	return nil
 }
 
-// cutFrame returns the frame with its records up to number upTo alone; nil if there are
-// none. Of a record that has upTo in its middle, split returns the payload of its first
+// cutFrame returns the frame with its records up to number upTo alone and a low of at least
+// low; nil if there are none. Of a record that has upTo in its middle, split returns the payload of its first
 // units; without split such a record is an error.
-func cutFrame(f *frame, id logfile.ID, upTo kv.SeqNum, split func(payload []byte, units uint32) ([]byte, error)) ([]byte, error) {
+func cutFrame(f *frame, id logfile.ID, upTo kv.SeqNum, low uint64, split func(payload []byte, units uint32) ([]byte, error)) ([]byte, error) {
 	cut := *f
-	cut.records = 0
+	cut.records, cut.low = 0, max(f.low, low)
 	b := make([]byte, frameHeaderBytes, f.bytes())
 	err := f.each(func(r Record) (err error) {
 		payload, last := r.Payload, r.Last()
@@ -218,6 +229,21 @@ func cutFrame(f *frame, id logfile.ID, upTo kv.SeqNum, split func(payload []byte
 		return nil, err
 	}
 	return sealFrame(b, id, &cut), nil
+}
+
+// raised returns the whole frame at an offset with this low.
+func (r *segmentReader) raised(off int64, id logfile.ID, low uint64) ([]byte, error) {
+	r.off = off
+	raw, f, reason, err := r.nextRaw()
+	if err == nil && reason != "" {
+		err = fmt.Errorf("the frame at offset %d, which has just been read: %s", off, reason)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.low = low
+	payload := int(frameHeaderBytes) + len(f.payload)
+	return sealFrame(bytes.Clone(raw[:payload]), id, &f), nil
 }
 
 // Through returns the file as it is read with what through returns for the file system that it is
