@@ -108,8 +108,9 @@ type SnapshotFile struct {
 // Everything up to upTo must be synced, and upTo must be the last number of a record, or a
 // number that was skipped. Of a log that is suspended there is no snapshot. The files can be
 // read until h is released; if that is before Snapshot returns, a segment may be missing.
-// Errors: kv.ErrClosed if h is released. Cost: reads the frames
-// of the segment that is cut, at most 64 MiB by default, under no lock.
+// Errors: kv.ErrClosed if h is released. Cost: reads the frames of the segment that is cut, at
+// most 64 MiB by default, and the last of them again, under no lock. That frame may stay in
+// memory until the files are not used any more.
 func (h *Hold) Snapshot(ctx context.Context, upTo kv.SeqNum) ([]SnapshotFile, error) {
 	l := h.log
 	l.mu.Lock()
