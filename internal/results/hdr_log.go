@@ -92,11 +92,12 @@ func sum(a, b [][2]uint64) [][2]uint64 {
 // lines returns the lines of a log.
 func (v *intervals) lines() []byte {
 	var b bytes.Buffer
+	w := zlib.NewWriter(nil) // a new one clears a megabyte
 	for i := range v.list {
 		for n := range v.list[i].latencies {
 			l := &v.list[i].latencies[n]
 			fmt.Fprintf(&b, "Tag=%s,%.3f,%.3f,%.3f,%s\n", FileName(l.Operation), v.list[i].from, v.list[i].to-v.list[i].from, float64(l.max())/1e6,
-				base64.StdEncoding.EncodeToString(l.encode()))
+				base64.StdEncoding.EncodeToString(l.encode(w)))
 		}
 	}
 	return b.Bytes()
@@ -139,8 +140,8 @@ func (l *Latencies) max() uint64 {
 	return longest
 }
 
-// encode returns the histogram in the compressed encoding V2.
-func (l *Latencies) encode() []byte {
+// encode returns the histogram in the encoding V2, which w compresses.
+func (l *Latencies) encode(w *zlib.Writer) []byte {
 	counts := make([]int64, hdrIndex(l.max())+1)
 	for _, b := range l.Buckets {
 		counts[hdrIndex(b[0])] += int64(b[1])
@@ -169,7 +170,7 @@ func (l *Latencies) encode() []byte {
 	plain = append(plain, payload...)
 
 	var compressed bytes.Buffer
-	w := zlib.NewWriter(&compressed)
+	w.Reset(&compressed)
 	_, _ = w.Write(plain) // into memory
 	_ = w.Close()
 	encoded := be.AppendUint32(nil, hdrCompressedCookie)
