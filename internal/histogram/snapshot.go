@@ -10,15 +10,20 @@ import (
 //
 // Not safe for concurrent use.
 type Snapshot struct {
-	counts  [bucketCount]uint64 // loops range over its address, since they would copy the array otherwise
+	counts  [bucketCount]uint64 // see used
 	total   uint64
 	largest int64 // of everything ever recorded, not of a difference
 }
 
+// used returns the counts up to the bucket of the largest duration. The others are zero: a
+// millisecond lies in the first two fifths of all.
+func (s *Snapshot) used() []uint64 { return s.counts[:bucketOf(uint64(s.largest))+1] }
+
 // Add adds the counts of h so far. Each concurrent Record is either wholly included or
 // not at all.
 func (s *Snapshot) Add(h *Histogram) {
-	for i := range h.counts {
+	used := bucketOf(uint64(h.largest.Load())) + 1 // a concurrent Record beyond it is not included
+	for i := range h.counts[:used] {
 		if n := h.counts[i].Load(); n > 0 { // most are empty
 			s.counts[i] += n
 			s.total += n
@@ -36,7 +41,7 @@ func (s *Snapshot) Record(d time.Duration, n uint64) {
 
 // Merge adds the counts of another snapshot.
 func (s *Snapshot) Merge(other *Snapshot) {
-	for i, n := range &other.counts {
+	for i, n := range other.used() {
 		if n > 0 {
 			s.counts[i] += n
 		}
@@ -48,7 +53,7 @@ func (s *Snapshot) Merge(other *Snapshot) {
 // Subtract leaves the counts since earlier, a snapshot taken before of the same
 // histograms.
 func (s *Snapshot) Subtract(earlier *Snapshot) {
-	for i, n := range &earlier.counts {
+	for i, n := range earlier.used() {
 		if n > 0 {
 			s.counts[i] -= n
 		}
@@ -59,7 +64,7 @@ func (s *Snapshot) Subtract(earlier *Snapshot) {
 // Each calls visit for each bucket that holds something, from the smallest durations to
 // the largest: the bounds of the bucket, both inclusive, and its count.
 func (s *Snapshot) Each(visit func(low, high time.Duration, count uint64)) {
-	for i, n := range &s.counts {
+	for i, n := range s.used() {
 		if n > 0 {
 			low, _ := bucketBounds(i)
 			visit(time.Duration(low), s.upperBound(i), n)
@@ -90,7 +95,7 @@ func (s *Snapshot) Quantile(q float64) time.Duration {
 	}
 	rank := Rank(q, s.total)
 	var seen uint64
-	for i, n := range &s.counts {
+	for i, n := range s.used() {
 		if seen += n; seen >= rank {
 			return s.upperBound(i)
 		}
@@ -108,7 +113,7 @@ func (s *Snapshot) Mean() time.Duration {
 		return 0
 	}
 	var sum float64
-	for i, n := range &s.counts {
+	for i, n := range s.used() {
 		if n > 0 {
 			low, _ := bucketBounds(i)
 			sum += float64(n) * (float64(low) + float64(s.upperBound(i))) / 2

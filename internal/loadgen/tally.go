@@ -69,8 +69,13 @@ func newCounts(operations, extra int) *Counts {
 
 // NewCounts returns the sum of tallies that count the same.
 func NewCounts(tallies ...*Tally) *Counts {
-	c, one := newCounts(len(tallies[0].latency), len(tallies[0].Extra)), newCounts(len(tallies[0].latency), len(tallies[0].Extra))
-	for _, t := range tallies {
+	c := newCounts(len(tallies[0].latency), len(tallies[0].Extra))
+	c.read(tallies[0])
+	if len(tallies) == 1 {
+		return c
+	}
+	one := newCounts(len(c.latency), len(c.Extra))
+	for _, t := range tallies[1:] {
 		one.read(t)
 		c.add(one)
 	}
