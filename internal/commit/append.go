@@ -102,18 +102,23 @@ func (c *Coordinator) commitGroups(groups []*WriteGroup) (wal.Pos, error) {
 		rec.trace.Taken.Set(time.Now())
 	}
 	err := c.append(rec, groups)
-	switch {
-	case errors.Is(err, wal.ErrNoRoomYet):
-		for _, g := range rec.groups {
+	if errors.Is(err, wal.ErrNoRoomYet) {
+		for _, g := range slices.Concat(rec.groups, rec.refused) {
 			g.retract()
 		}
 		c.recycle(rec)
 		return 0, err
-	case err != nil:
-		c.decide(rec, err)
-		return 0, nil
 	}
-	return rec.pos, nil
+	refused, pos := rec.refused, rec.pos
+	rec.refused = nil
+	if err != nil || len(rec.groups) == 0 {
+		c.decide(rec, err)
+		pos = 0
+	}
+	for _, g := range refused { // they wait for nothing
+		g.decide(0, nil)
+	}
+	return pos, nil
 }
 
 // append lays the groups out as one record, appends it to the log and puts it in line. It
@@ -135,7 +140,7 @@ func (c *Coordinator) append(rec *pending, groups []*WriteGroup) error {
 		}
 		rec.base, rec.pos = base, pos
 		for _, conflict := range rec.conflicts {
-			conflict.Version = rec.last()
+			conflict.number(rec.last())
 		}
 		for _, u := range rec.named {
 			c.line.ids.add(u.id, base+kv.SeqNum(u.unit), u.content)
@@ -150,7 +155,7 @@ func (c *Coordinator) append(rec *pending, groups []*WriteGroup) error {
 }
 
 // layOutLocked encodes the groups as one record, leaving out those whose callers
-// gave up and the writes that were applied before.
+// gave up, those that are refused, and the writes that were applied before.
 func (c *Coordinator) layOutLocked(rec *pending, groups []*WriteGroup) {
 	for _, g := range groups {
 		g.mu.Lock()
@@ -158,9 +163,13 @@ func (c *Coordinator) layOutLocked(rec *pending, groups []*WriteGroup) {
 			g.mu.Unlock()
 			continue
 		}
+		if !c.admitLocked(g, rec) {
+			rec.refused = append(rec.refused, g)
+			g.mu.Unlock()
+			continue
+		}
 		rec.groups = append(rec.groups, g)
 		g.trace, g.entered = rec.trace, true
-		c.admitLocked(g, rec)
 	}
 	if rec.ops > 0 {
 		rec.encoder.Section(c.opts.ID, rec.ops)
@@ -170,6 +179,7 @@ func (c *Coordinator) layOutLocked(rec *pending, groups []*WriteGroup) {
 		g.mu.Unlock()
 	}
 	c.reads.Reset() // the keys are the callers'
+	c.written.reset()
 	rec.payload = rec.encoder.Bytes()
 }
 

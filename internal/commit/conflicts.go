@@ -31,14 +31,14 @@ func (c *Coordinator) changedLocked(r *partition.Reads) error {
 	return c.tree.Changed(r)
 }
 
-// overtakenLocked is changedLocked for a write of the record rec, which is being laid out: an
+// overtakenLocked is changedLocked for a write of a group that is being laid out in the record rec: an
 // earlier write of rec itself may be what changed a key.
-func (c *Coordinator) overtakenLocked(r *partition.Reads, rec *pending) error {
+func (c *Coordinator) overtakenLocked(r *partition.Reads, g *WriteGroup, rec *pending) error {
 	err := c.changedLocked(r)
 	for i := 0; i < len(r.Keys) && err == nil; i++ {
-		if rec.rangeDeletes || slices.Contains(rec.hashes, r.Keys[i].Hash) {
+		if rec.rangeDeletes || c.written.has(rec.hashes, r.Keys[i].Hash) {
 			conflict := &kv.ConflictError{Key: bytes.Clone(r.Keys[i].Key)}
-			rec.conflicts = append(rec.conflicts, conflict)
+			rec.conflicts = append(rec.conflicts, conflictWithin{g, conflict})
 			err = conflict
 		}
 	}
@@ -47,6 +47,48 @@ func (c *Coordinator) overtakenLocked(r *partition.Reads, rec *pending) error {
 	}
 	return err
 }
+
+// conflictWithin is a conflict with a write of the same record, which has no number yet.
+type conflictWithin struct {
+	group *WriteGroup
+	err   *kv.ConflictError
+}
+
+// number tells the conflict the last number of the record, unless its caller has given up.
+func (w conflictWithin) number(last kv.SeqNum) {
+	w.group.mu.Lock()
+	defer w.group.mu.Unlock()
+	if !w.group.abandoned {
+		w.err.Version = last
+	}
+}
+
+// writtenKeys finds a hash among those of the record that is being laid out: few by looking at each,
+// more by a set, as otherwise a call of a million conditional writes would take minutes.
+type writtenKeys struct {
+	set map[uint64]struct{}
+	n   int // how many of the record's hashes are in it
+}
+
+const fewHashes = 256
+
+// has reports whether hash is among hashes, which only grow until reset.
+func (k *writtenKeys) has(hashes []uint64, hash uint64) bool {
+	if len(hashes) <= fewHashes {
+		return slices.Contains(hashes, hash)
+	}
+	if k.set == nil {
+		k.set = make(map[uint64]struct{}, 2*len(hashes))
+	}
+	for _, h := range hashes[k.n:] {
+		k.set[h] = struct{}{}
+	}
+	k.n = len(hashes)
+	_, found := k.set[hash]
+	return found
+}
+
+func (k *writtenKeys) reset() { *k = writtenKeys{} }
 
 // readsOfLocked returns the read of one key in memory that the next call uses again.
 func (c *Coordinator) readsOfLocked(found *kv.Lookup) *partition.Reads {

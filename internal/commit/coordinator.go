@@ -117,6 +117,7 @@ type Coordinator struct {
 	appendMu sync.Mutex
 	line     line            // guarded by appendMu
 	reads    partition.Reads // likewise: memory of readsOfLocked
+	written  writtenKeys     // likewise: of the record that is being laid out
 
 	inflightBytes atomic.Int64
 	noRoom        atomic.Bool // the log has no room for what was taken; roomWaker ends it
@@ -237,7 +238,7 @@ type WriteStats struct {
 	// batcher.SampleEvery.
 	WriteWaits histogram.PowerCounts
 
-	Conflicts  uint64 // proposals refused because something they read had changed
+	Conflicts  uint64 // proposals and writes refused because something they read had changed
 	Duplicates uint64 // writes with a request id that were applied before and not again
 	Early      uint64 // records acknowledged before a stronger one that precedes them in the log
 

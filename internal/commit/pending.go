@@ -15,12 +15,13 @@ type pending struct {
 	encoder record.Encoder // owns payload, if this partition laid it out
 	payload []byte
 	base    kv.SeqNum
-	units   uint32 // 0: all of its writes had been applied before, it only waits for those before it
+	units   uint32 // 0: all of its writes had been applied before or were refused, it only waits for those before it
 	pos     wal.Pos
 	level   kv.Durability
 	groups  []*WriteGroup
-	commit  *Commit      // of a proposal
-	trace   *trace.Batch // nil unless a caller wants it
+	refused []*WriteGroup // those of which no write is in the record, until they are decided
+	commit  *Commit       // of a proposal
+	trace   *trace.Batch  // nil unless a caller wants it
 
 	// What this partition's section writes, for what must be decided before it is in the
 	// memtable: see changedLocked.
@@ -37,7 +38,7 @@ type pending struct {
 	named      []identifiedUnit // in the order of units
 	duplicates int              // writes that were applied before
 
-	conflicts []*kv.ConflictError // with writes of this record, which have no number before it has
+	conflicts []conflictWithin
 
 	inserted bool // into the memtable; hidden until it is published or early
 	arrived  bool // at the head of the line, inserted and durable

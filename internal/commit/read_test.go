@@ -109,6 +109,22 @@ func TestOneOfTheWritesOfAMicroBatchThatDependOnAKeyHappens(t *testing.T) {
 	})
 }
 
+// Few hashes or many: a hash is found among those that have been added so far, and none of an
+// earlier record.
+func TestWrittenKeys(t *testing.T) {
+	var k writtenKeys
+	for range 2 {
+		var hashes []uint64
+		for h := uint64(0); h < 3*fewHashes; h++ {
+			require.False(t, k.has(hashes, h))
+			hashes = append(hashes, h)
+			require.True(t, k.has(hashes, h))
+			require.True(t, k.has(hashes, h/2))
+		}
+		k.reset()
+	}
+}
+
 // A range delete of the same record counts as a write of every key: its keys are not compared.
 func TestAWriteIsRefusedBesideARangeDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

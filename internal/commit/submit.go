@@ -11,7 +11,8 @@ import (
 )
 
 // Submit hands in the groups of one call, which has one for each coordinator at most. It
-// is the one way in for writes that depend on nothing; [Propose] is that for the others.
+// is the one way in for writes that depend on nothing but the key that they write; [Propose] is
+// that for the others.
 //
 // Where no goroutine leads, the caller leads itself: it appends its group to the log,
 // together with what is queued, so that no goroutine is woken for a write that comes

@@ -139,12 +139,14 @@ func (g *WriteGroup) ops() int {
 }
 
 // admitLocked finds out which of a group's writes are to be done and notes in the record what they
-// write. The others have their version or their error. The caller holds g.mu and appendMu.
-func (c *Coordinator) admitLocked(g *WriteGroup, rec *pending) {
+// write. The others have their version or their error. It reports whether any write has not been
+// refused. The caller holds g.mu and appendMu.
+func (c *Coordinator) admitLocked(g *WriteGroup, rec *pending) (any bool) {
 	g.unit = rec.units
 	for _, w := range g.writes {
 		named := w.RequestID.Named()
 		if named && !rec.isNew(w, c.line.ids) {
+			any = any || w.Err == nil
 			continue
 		}
 		reads := g.reads
@@ -152,7 +154,7 @@ func (c *Coordinator) admitLocked(g *WriteGroup, rec *pending) {
 			reads = c.readsOfLocked(w.Read)
 		}
 		if reads != nil {
-			if w.Err = c.overtakenLocked(reads, rec); w.Err != nil {
+			if w.Err = c.overtakenLocked(reads, g, rec); w.Err != nil {
 				continue
 			}
 		}
@@ -172,7 +174,9 @@ func (c *Coordinator) admitLocked(g *WriteGroup, rec *pending) {
 		}
 		rec.units++
 		rec.level = max(rec.level, g.level)
+		any = true
 	}
+	return any
 }
 
 // encode lays out the writes that were admitted.
@@ -245,7 +249,7 @@ func (g *WriteGroup) retract() {
 
 // abandon gives the group up: its caller will not look again. The writes that
 // are not decided yet get cause as their error, with kv.ErrUncertain if they are in a
-// record. It returns how far they are.
+// record; those that were refused keep their error. It returns how far they are.
 func (g *WriteGroup) abandon(cause error) *trace.Batch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -258,7 +262,9 @@ func (g *WriteGroup) abandon(cause error) *trace.Batch {
 		err = fmt.Errorf("%w: %w", kv.ErrUncertain, cause)
 	}
 	for _, w := range g.writes {
-		w.Version, w.Deduplicated, w.Err = 0, false, err
+		if w.Err == nil {
+			w.Version, w.Deduplicated, w.Err = 0, false, err
+		}
 	}
 	return g.trace
 }

@@ -98,8 +98,8 @@ type checkpoints struct {
 //
 // Writers are not stopped. It takes the mutex of each partition's manifest and of the log
 // for a moment, one after the other, and waits for one sync of the log. It reads the frames
-// of one segment of the log, and keeps in memory the manifests and at most one record. It does not
-// wait for the rate, because clients wait for it: the first Fetch does.
+// of one segment of the log, and keeps in memory the manifests and at most one frame of the
+// log. It does not wait for the rate, because clients wait for it: the first Fetch does.
 //
 // A member of a cluster makes a checkpoint that is the store of a single node: the log has what
 // the tables lack, and no more request ids than that. It flushes all partitions first.
