@@ -157,30 +157,10 @@ func TestPowerCutsDuringAReplayOnANearlyFullDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		killed, l := killedWithAFullLog(t)
-		killed = killed.CrashImage(vfs.KeepAll, nil) // everything is synced, and owed
-		usage, err := killed.Usage("/")
-		require.NoError(t, err)
-		killed.SetCapacity(int64(usage.Total-usage.Free) + 24<<10)
-		var mu sync.Mutex // flushes run side by side
-		var images []*vfs.Mem
-		every := int(fillStep(7))
-		killed.SetHook(func(s vfs.Step) {
-			if s.N%every == 0 {
-				mu.Lock()
-				defer mu.Unlock()
-				images = append(images, killed.CrashImage(vfs.DropAll, nil))
-			}
-		})
-		l.e, err = Open("data", tightOptions(killed))
-		killed.SetHook(nil)
-		require.NoError(t, err)
-		segments, err := killed.List("data/wal")
-		require.NoError(t, err)
-		require.NotContains(t, segments, "000001.wal", "the disk is too large for the test")
-		l.check()
-		require.NoError(t, l.e.Close())
+		images := imagesOfATightReplay(t, killed, l)
 		for i, image := range images {
 			image.SetCapacity(1 << 30)
+			var err error
 			l.e, err = Open("data", tightOptions(image))
 			require.NoError(t, err, "image %d", i)
 			l.check()
@@ -189,6 +169,39 @@ func TestPowerCutsDuringAReplayOnANearlyFullDisk(t *testing.T) {
 		t.Logf("%d images", len(images))
 		require.Greater(t, len(images), minFills())
 	})
+}
+
+// imagesOfATightReplay opens the store on a disk so small that the replay gives the log back, and
+// returns what power cuts during that leave. How small that is depends on the order of the flushes.
+func imagesOfATightReplay(t *testing.T, killed *vfs.Mem, l *fullLife) (images []*vfs.Mem) {
+	every := int(fillStep(7))
+	for free := int64(24 << 10); free >= 0; free -= 4 << 10 {
+		disk := killed.CrashImage(vfs.KeepAll, nil) // everything is synced, and owed
+		usage, err := disk.Usage("/")
+		require.NoError(t, err)
+		disk.SetCapacity(int64(usage.Total-usage.Free) + free)
+		var mu sync.Mutex // flushes run side by side
+		images = nil
+		disk.SetHook(func(s vfs.Step) {
+			if s.N%every == 0 {
+				mu.Lock()
+				defer mu.Unlock()
+				images = append(images, disk.CrashImage(vfs.DropAll, nil))
+			}
+		})
+		l.e, err = Open("data", tightOptions(disk))
+		disk.SetHook(nil)
+		require.NoError(t, err)
+		segments, err := disk.List("data/wal")
+		require.NoError(t, err)
+		l.check()
+		require.NoError(t, l.e.Close())
+		if !slices.Contains(segments, "000001.wal") {
+			return images
+		}
+	}
+	require.Fail(t, "each disk is too large for the test")
+	return nil
 }
 
 // TestEveryFaultDuringAReplay fails an operation of a recovery that flushes as it replays, each
