@@ -134,7 +134,7 @@ func (a *Archive) write(ctx context.Context, p *Piece, copyTo func(io.Writer) (w
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if err := a.remove(name); err != nil {
+	if err := vfs.RemoveIfThere(a.fsys, name); err != nil {
 		return err
 	}
 	f, err := a.fsys.Create(name)
@@ -236,7 +236,7 @@ func (a *Archive) Prune(backups []*Manifest) (p Pruned, err error) {
 			break
 		}
 		// The description is gone for good before the frames go.
-		if err := a.remove(a.piecePath(piece)); err != nil {
+		if err := vfs.RemoveIfThere(a.fsys, a.piecePath(piece)); err != nil {
 			return p, err
 		}
 		p.Files++
@@ -261,19 +261,11 @@ func (a *Archive) Prune(backups []*Manifest) (p Pruned, err error) {
 		if !ok || segment >= keep || last >= 0 && segment >= pieces[last].Segment || described[(&Piece{Segment: segment, From: from}).name()] {
 			continue
 		}
-		if err := a.remove(path.Join(a.dir, name)); err != nil {
+		if err := vfs.RemoveIfThere(a.fsys, path.Join(a.dir, name)); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
-}
-
-// remove removes a file, which another Prune may have done.
-func (a *Archive) remove(name string) error {
-	if err := vfs.RemoveIfThere(a.fsys, name); err != nil {
-		return err
-	}
-	return nil
 }
 
 func (a *Archive) otherStore(p *Piece, m *Manifest) error {
