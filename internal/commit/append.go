@@ -109,11 +109,10 @@ func (c *Coordinator) commitGroups(groups []*WriteGroup) (wal.Pos, error) {
 		c.recycle(rec)
 		return 0, err
 	}
-	refused, pos := rec.refused, rec.pos
+	refused, pos := rec.refused, rec.pos // 0 unless it is in the log
 	rec.refused = nil
 	if err != nil || len(rec.groups) == 0 {
 		c.decide(rec, err)
-		pos = 0
 	}
 	for _, g := range refused { // they wait for nothing
 		g.decide(0, nil)

@@ -141,12 +141,12 @@ func (g *WriteGroup) ops() int {
 // admitLocked finds out which of a group's writes are to be done and notes in the record what they
 // write. The others have their version or their error. It reports whether any write has not been
 // refused. The caller holds g.mu and appendMu.
-func (c *Coordinator) admitLocked(g *WriteGroup, rec *pending) (any bool) {
+func (c *Coordinator) admitLocked(g *WriteGroup, rec *pending) (admitted bool) {
 	g.unit = rec.units
 	for _, w := range g.writes {
 		named := w.RequestID.Named()
 		if named && !rec.isNew(w, c.line.ids) {
-			any = any || w.Err == nil
+			admitted = admitted || w.Err == nil
 			continue
 		}
 		reads := g.reads
@@ -174,9 +174,9 @@ func (c *Coordinator) admitLocked(g *WriteGroup, rec *pending) (any bool) {
 		}
 		rec.units++
 		rec.level = max(rec.level, g.level)
-		any = true
+		admitted = true
 	}
-	return any
+	return admitted
 }
 
 // encode lays out the writes that were admitted.
