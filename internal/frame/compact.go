@@ -50,9 +50,11 @@ const Preamble = "\x00kvdfrm\x01"
 // ALPN is the name of the protocol of raw frames in a TLS handshake.
 const ALPN = "kvd-frame/1"
 
+// LengthBytes is the least of a frame that FrameLength needs.
+const LengthBytes = 4
+
 // The layout of the header: see the package comment.
 const (
-	lengthBytes = 4
 	headerBytes = 20
 	nameBytes   = 16
 
@@ -141,20 +143,20 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }
 
-// FrameLength returns the size of a compact frame, given at least its first four bytes.
+// FrameLength returns the size of a compact frame, given at least its first LengthBytes.
 // It is an error if the size exceeds limit or is less than that of a header.
 func FrameLength(header []byte, limit int) (n int, err error) {
-	if len(header) < lengthBytes {
+	if len(header) < LengthBytes {
 		return 0, errShort
 	}
 	rest := binary.LittleEndian.Uint32(header)
-	if rest < headerBytes-lengthBytes {
+	if rest < headerBytes-LengthBytes {
 		return 0, malformed("a length of %d is less than its header", rest)
 	}
-	if int64(rest) > int64(limit)-lengthBytes {
-		return 0, fmt.Errorf("%w: %d bytes, limit is %d", ErrTooLarge, int64(rest)+lengthBytes, limit)
+	if int64(rest) > int64(limit)-LengthBytes {
+		return 0, fmt.Errorf("%w: %d bytes, limit is %d", ErrTooLarge, int64(rest)+LengthBytes, limit)
 	}
-	return int(rest) + lengthBytes, nil
+	return int(rest) + LengthBytes, nil
 }
 
 // header is the fixed first part of a compact frame.
@@ -170,7 +172,7 @@ type header struct {
 
 // put writes the header of a frame of n bytes.
 func (h *header) put(b []byte, n int) {
-	binary.LittleEndian.PutUint32(b, uint32(n-lengthBytes))
+	binary.LittleEndian.PutUint32(b, uint32(n-LengthBytes))
 	b[kindOffset] = byte(h.kind)
 	b[flagsOffset] = h.flags
 	binary.LittleEndian.PutUint16(b[countOffset:], uint16(h.count))

@@ -27,7 +27,7 @@ func (m *memory) set(b mem.Buffer) []byte {
 
 // read reads one compact frame from a connection.
 func (m *memory) read(from *bufio.Reader, limit int) (frame []byte, err error) {
-	start, err := from.Peek(lengthBytes)
+	start, err := from.Peek(LengthBytes)
 	if err != nil {
 		return nil, unexpected(err, start)
 	}

@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// lengthBytes is the least that the size of a frame is known by.
-	lengthBytes = 4
 	// rawUnsentBytes is what answers may wait for the one that is being written
 	// before the sender of the next one waits too.
 	rawUnsentBytes = 1 << 20
@@ -281,7 +279,7 @@ func (c *rawTransport) read(f *frame.Request) error {
 // is none.
 func (c *rawTransport) whole() bool {
 	start, _ := c.in.buffered.Peek(c.in.buffered.Buffered()) // never an error
-	if len(start) < lengthBytes {
+	if len(start) < frame.LengthBytes {
 		return false
 	}
 	n, err := frame.FrameLength(start, c.limit)

@@ -78,11 +78,13 @@ func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded
 	p := c.addLocked(key, op, wait)
 	p.markBlocking()
 	p.recordIn(t)
-	leads := c.leadsLocked(&p)
-	c.mu.Unlock()
-	if leads {
-		runtime.Gosched() // callers that are about to add an operation make the frame larger
-		c.lead(p.frame)
+	if !c.performAloneLocked(ctx, p.frame) {
+		leads := c.leadsLocked(&p)
+		c.mu.Unlock()
+		if leads {
+			runtime.Gosched() // callers that are about to add an operation make the frame larger
+			c.lead(p.frame)
+		}
 	}
 	begun = p.frame.created
 	a, f = c.await(ctx, &p, op, bounded)

@@ -61,6 +61,15 @@
 // frameConn until it ends. A frame that has ended is read only: each caller copies its answer out of
 // it. The last reference puts the frame and its answers back into their pools.
 //
+// # Who receives
+//
+// The goroutine that holds the receive token of a frameConn receives, and delivers what comes for all.
+// That is its receiver. While a single caller uses a connection, though, each answer would wake two
+// goroutines, one after the other. So after some frames that were alone in flight and had one operation
+// the receiver leaves the token free, and the caller that sends the next such frame on a socket takes
+// it. It receives until its frame has ended, and then leaves the token free again; if there is more to
+// receive, or if it gives up, it passes the token to the receiver. See receiveToken.
+//
 // # What the watchdog may conclude
 //
 // From the age of a frame: callers without a deadline give up. If the frame was sent, their
@@ -71,8 +80,8 @@
 // frames of the frameConn fail, their operations may have been applied, and the next frame uses
 // another connection. If there are several endpoints, an endpoint is asked over gRPC whether it
 // serves requests after a second of silence, and again each second; if it does not answer within another
-// one, or is not ready, the connection is broken. An attempt by gRPC ends in the same way (listener). Silence never means that something was not applied. While nothing is in flight,
-// the watchdog does not run; TCP and gRPC keepalives detect a lost server then.
+// one, or is not ready, the connection is broken. An attempt by gRPC ends in the same way (listener). Silence never means that something was not applied. While nothing is in flight and
+// the receiver receives, the watchdog does not run; TCP and gRPC keepalives detect a lost server then.
 //
 // # Locks
 //

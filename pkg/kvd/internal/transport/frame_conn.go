@@ -35,9 +35,10 @@ type frameTransport interface {
 type frameConn struct {
 	conn      *conn
 	transport frameTransport
-	wake      chan struct{} // has a value when the sender has work
-	done      chan struct{} // closed when receiving has ended
-	epoch     atomic.Uint64 // of the server's store, which snapshots tell; 0: not known
+	direct    callerTransport // transport, if callers may receive on it
+	wake      chan struct{}   // has a value when the sender has work
+	done      chan struct{}   // closed when receiving has ended
+	epoch     atomic.Uint64   // of the server's store, which snapshots tell; 0: not known
 
 	// Guarded by conn.mu.
 	sending  bool
@@ -58,16 +59,21 @@ type frameConn struct {
 	// which is seen.
 	heard          time.Time
 	received, seen uint64
+	token          receiveToken
 }
 
 func (c *conn) newFrameConn(transport frameTransport) *frameConn {
-	return &frameConn{conn: c, transport: transport, wake: make(chan struct{}, 1), done: make(chan struct{}), heard: time.Now()}
+	return &frameConn{
+		conn: c, transport: transport, direct: directTransport(transport),
+		wake: make(chan struct{}, 1), done: make(chan struct{}), heard: time.Now(),
+		token: receiveToken{passed: make(chan struct{}, 1)},
+	}
 }
 
 // run runs a frameConn until it ends.
 func (fc *frameConn) run() {
 	c, transport := fc.conn, fc.transport
-	stop := context.AfterFunc(c.client.life, transport.close)
+	stop := context.AfterFunc(c.client.life, fc.hangUp)
 	var sender sync.WaitGroup
 	sender.Go(fc.send)
 	fc.end(fc.receive())
@@ -208,6 +214,7 @@ func (fc *frameConn) takeLocked(q *sendQueue) *pendingFrame {
 	fc.frames = append(fc.frames, f)
 	fc.bytes += f.bytes
 	fc.countLocked(f, 1)
+	fc.recallLocked()
 	return f
 }
 
@@ -245,21 +252,31 @@ func (fc *frameConn) leaveWindowLocked(f *pendingFrame) {
 // receive receives answers until the transport ends, and returns why it ended.
 func (fc *frameConn) receive() error {
 	for {
-		r := responses.Get().(*frame.Response)
-		if err := fc.transport.receive(r); err != nil {
-			return err
+		rests, err := fc.receiveOne()
+		if rests && err == nil {
+			err = fc.awaitToken()
 		}
-		if err := fc.deliver(r); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
+// receiveOne receives one frame of answers and delivers it. It reports whether the token is free now;
+// otherwise the goroutine still holds it.
+func (fc *frameConn) receiveOne() (rests bool, err error) {
+	r := responses.Get().(*frame.Response)
+	if err := fc.transport.receive(r); err != nil {
+		return false, err
+	}
+	return fc.deliver(r)
+}
+
 // deliver delivers a response to its frame. It returns an error if the response has answers that
 // were not asked for, or if the server refuses the connection.
-func (fc *frameConn) deliver(r *frame.Response) error {
+func (fc *frameConn) deliver(r *frame.Response) (rests bool, err error) {
 	if r.Refused {
-		return &refusal{r}
+		return false, &refusal{r}
 	}
 	fc.conn.client.requestIDs.observe(newest(r))
 	inOrder := inOrder(r)
@@ -278,6 +295,7 @@ func (fc *frameConn) deliver(r *frame.Response) error {
 		switch calls = f.batchKey.calls() && ok && !all; {
 		case all:
 			fc.endLocked(f, nil)
+			fc.countLoneLocked(f)
 		case calls:
 			fc.leaveWindowLocked(f) // what is still being performed delays no other call
 			f.refs.Add(1)           // its callers may return before they are told
@@ -290,6 +308,9 @@ func (fc *frameConn) deliver(r *frame.Response) error {
 		fc.conn.forgetLocked(fc)
 	}
 	fc.conn.wakeLocked()
+	if ok {
+		rests = fc.restLocked()
+	}
 	fc.settle()
 	switch {
 	case all:
@@ -307,9 +328,9 @@ func (fc *frameConn) deliver(r *frame.Response) error {
 		responses.Put(r)
 	}
 	if !ok {
-		return status.Error(codes.Internal, "the server answered what was not asked")
+		return false, status.Error(codes.Internal, "the server answered what was not asked")
 	}
-	return nil
+	return rests, nil
 }
 
 // frameLocked returns the frame that a response answers, nil if there is none.

@@ -86,7 +86,7 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 	wait := c.setTimeout(&op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
-	pending, f := conn.addTogether(keys, op, wait, tries.timer.beginAttempt())
+	pending, f := conn.addTogether(ctx, keys, op, wait, tries.timer.beginAttempt())
 	if f != nil {
 		tries.bound(time.Now())
 		return f, false
@@ -114,12 +114,12 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 	return f, false
 }
 
-// addTogether queues a frame with the reads of one call. If op has no version, the server chooses
-// one for the whole frame.
-func (c *conn) addTogether(keys [][]byte, op frame.Op, wait time.Duration, t *attemptTimes) ([]pendingOp, *fault) {
+// addTogether queues a frame with the reads of one call, or performs them if the caller is alone. If op
+// has no version, the server chooses one for the whole frame.
+func (c *conn) addTogether(ctx context.Context, keys [][]byte, op frame.Op, wait time.Duration, t *attemptTimes) ([]pendingOp, *fault) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if f := c.reachLocked(); f != nil {
+		c.mu.Unlock()
 		return nil, f
 	}
 	f := newPendingFrame(c, together)
@@ -136,8 +136,11 @@ func (c *conn) addTogether(keys [][]byte, op frame.Op, wait time.Duration, t *at
 	q.sealed = append(q.sealed, f)
 	c.load(together).Add(int64(len(keys)))
 	c.watchLocked()
-	if fc := c.mu.current; fc != nil {
-		fc.wakeForLocked(q)
+	if !c.performAloneLocked(ctx, f) {
+		if fc := c.mu.current; fc != nil {
+			fc.wakeForLocked(q)
+		}
+		c.mu.Unlock()
 	}
 	return pending, nil
 }

@@ -114,6 +114,9 @@ func (f *pendingFrame) full(op *frame.Op) bool {
 	return f.count >= limits.Ops || f.request.Len()+op.SizeBound() > limits.Bytes
 }
 
+// ofOneCaller reports whether a single caller waits for all of the frame.
+func (f *pendingFrame) ofOneCaller() bool { return f.count == 1 || f.batchKey == together }
+
 // enough reports whether the frame is large enough to be sent without waiting for more operations:
 // at half of a limit, for reads at a quarter (bench/NOTES.md).
 func (f *pendingFrame) enough() bool {

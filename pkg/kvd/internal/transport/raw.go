@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -25,6 +26,7 @@ type rawTransport struct {
 	in     *bufio.Reader
 	calls  bool
 	err    error // of the connection, for the receiver
+	yields bool  // arrival is running, so an interrupt ends Read
 }
 
 // readBytes is the size of the receive buffer: the answers to a full window fit. Guessed.
@@ -43,14 +45,33 @@ func newRawTransport(conn, plain net.Conn, netOnly bool) *rawTransport {
 // Read implements io.Reader for the buffer. It keeps the error of the connection.
 func (c *rawTransport) Read(p []byte) (n int, err error) {
 	if c.socket != nil {
-		n, err = c.socket.Read(p)
+		n, err = c.readSocket(p)
 	} else {
 		n, err = c.conn.Read(p)
 	}
-	if err != nil {
+	if err != nil && err != errInterrupted {
 		c.err = err
 	}
 	return n, err
+}
+
+// errInterrupted is what Read returns to arrival after an interrupt.
+var errInterrupted = errors.New("interrupted")
+
+// readSocket ends the deadline that an interrupt has set. One that came too late for arrival is ignored.
+func (c *rawTransport) readSocket(p []byte) (n int, err error) {
+	for {
+		n, err = c.socket.Read(p)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if err = c.conn.SetReadDeadline(time.Time{}); err != nil {
+			return 0, err
+		}
+		if c.yields {
+			return 0, errInterrupted
+		}
+	}
 }
 
 func (c *rawTransport) takesCalls() bool { return c.calls }
@@ -68,7 +89,11 @@ func (c *rawTransport) send(b *frame.Builder, h frame.Header) (left bool, err er
 }
 
 func (c *rawTransport) receive(r *frame.Response) error {
-	err := r.Read(c.in, maxReceiveBytes)
+	return c.failed(r.Read(c.in, maxReceiveBytes))
+}
+
+// failed returns what an error of receiving means; err may be nil.
+func (c *rawTransport) failed(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -79,6 +104,24 @@ func (c *rawTransport) receive(r *frame.Response) error {
 	}
 	return unavailable(c.err)
 }
+
+// arrival implements callerTransport.
+func (c *rawTransport) arrival() (whole bool, err error) {
+	c.yields = true
+	start, err := c.in.Peek(frame.LengthBytes)
+	c.yields = false
+	switch {
+	case err == errInterrupted:
+		return false, nil
+	case err != nil:
+		return false, c.failed(err)
+	}
+	n, err := frame.FrameLength(start, maxReceiveBytes)
+	return err != nil || n <= c.in.Buffered(), nil // receive says what the error is
+}
+
+// interrupt implements callerTransport. If the connection is closed, arrival has ended.
+func (c *rawTransport) interrupt() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) }
 
 // unavailable returns err as an error of the network.
 func unavailable(err error) error { return status.Error(codes.Unavailable, err.Error()) }

@@ -65,13 +65,16 @@ func (c *conn) look() {
 	c.mu.Lock()
 	now := time.Now()
 	var rounds []chan struct{}
-	expire := func(frames []*pendingFrame) {
+	var interrupted []callerTransport
+	expire := func(frames []*pendingFrame) (expired bool) {
 		for _, f := range frames {
 			if timeout := c.client.options.Timeout; timeout > 0 && !f.expired && now.Sub(f.created) >= timeout {
 				f.expired = true
 				rounds = append(rounds, f.roundLocked())
+				expired = true
 			}
 		}
+		return expired
 	}
 	busy := false
 	for i := range c.mu.queues {
@@ -83,8 +86,10 @@ func (c *conn) look() {
 		expire(q.sealed)
 	}
 	for _, fc := range c.mu.frameConns {
-		busy = busy || len(fc.frames) > 0
-		expire(fc.frames)
+		busy = fc.watchTokenLocked() || busy || len(fc.frames) > 0
+		if expire(fc.frames) && fc.token.holder == heldByCaller {
+			interrupted = append(interrupted, fc.direct)
+		}
 		fc.listenLocked(now)
 		for _, f := range fc.frames {
 			if f.batchKey.calls() && now.Sub(f.created) >= 2*c.tick() {
@@ -100,6 +105,9 @@ func (c *conn) look() {
 	c.mu.Unlock()
 	for _, wake := range rounds {
 		close(wake)
+	}
+	for _, transport := range interrupted {
+		transport.interrupt()
 	}
 }
 
@@ -127,7 +135,16 @@ func (fc *frameConn) hangUpLocked() {
 	if !fc.silent {
 		fc.silent = true
 		fc.transport.close()
+		fc.recallLocked()
 	}
+}
+
+// hangUp ends the frameConn when the client is closed.
+func (fc *frameConn) hangUp() {
+	fc.transport.close()
+	fc.conn.mu.Lock()
+	defer fc.conn.mu.Unlock()
+	fc.recallLocked()
 }
 
 // ask ends the frameConn if its endpoint does not serve requests, unless more than so many frames have
