@@ -47,6 +47,7 @@ type Engine struct {
 	large       *inflight // calls with large writes
 	scheduler   *scheduler
 	singles     sync.Pool // of *single
+	waiters     waiters
 
 	places    places
 	misplaced atomic.Bool // see checkPlaces

@@ -26,8 +26,10 @@ func isLarge(bytes int) bool { return bytes > smallWrite }
 // On a disk without space for a flush, deletes do not wait for one, although the memtables may be
 // full: they are what makes space. The log bounds them, since it has what it has reserved and no more.
 func (e *Engine) admit(ctx context.Context, bytes int) error {
+	e.waiters.begin()
 	if isLarge(bytes) {
 		if err := e.large.take(ctx, int64(bytes)); err != nil {
+			e.waiters.end()
 			return err
 		}
 	}
@@ -43,6 +45,7 @@ func (e *Engine) admit(ctx context.Context, bytes int) error {
 
 // leave ends what admit began.
 func (e *Engine) leave(bytes int) {
+	e.waiters.end()
 	if isLarge(bytes) {
 		e.large.release(int64(bytes))
 	}

@@ -82,7 +82,7 @@ func (e *Engine) lookupHere(ctx context.Context, reads []*kv.Lookup) error {
 	if err := e.prepare(reads); err != nil {
 		return err
 	}
-	defer yield(len(reads))
+	defer e.yield(len(reads))
 	var err error
 	if len(reads) == 1 {
 		one := [1]partition.ReadShare{{Partition: e.partitions[e.route(reads[0].Hash)], Reads: reads}}
@@ -137,6 +137,8 @@ func (e *Engine) lookupShares(ctx context.Context, shares []partition.ReadShare,
 			return nil
 		}
 	}
+	e.waiters.begin()
+	defer e.waiters.end()
 	for i := range shares {
 		if len(l.Left(i)) == 0 {
 			continue
@@ -170,7 +172,9 @@ func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum)
 	if err := e.prepare(reads); err != nil {
 		return 0, err
 	}
-	defer yield(len(reads))
+	defer e.yield(len(reads))
+	e.waiters.begin()
+	defer e.waiters.end()
 	if at == 0 {
 		p, err := e.pin(ctx, freshnessOf(reads))
 		if err != nil {

@@ -130,6 +130,8 @@ func (s *Scanner) Next() bool {
 // readLarge reads the value of the current item, which the batch left out, so that a scan
 // holds one large value at a time instead of several of each partition.
 func (s *Scanner) readLarge() bool {
+	s.e.waiters.begin()
+	defer s.e.waiters.end()
 	s.large = kv.Item{} // release the last value before memory for this one is taken
 	p, l := s.e.partitions[s.feed.merge.tree.Winner()], &s.lookup
 	s.reads[0] = l
@@ -195,6 +197,8 @@ func (s *Scanner) begin() bool {
 func (s *Scanner) take(i int) bool { return s.goOn() && s.fetch(i) }
 
 func (s *Scanner) fetch(i int) bool {
+	s.e.waiters.begin()
+	defer s.e.waiters.end()
 	b, err := s.feed.sources[i].take()
 	s.feed.merge.take(i, b.Items)
 	return s.fail(err)

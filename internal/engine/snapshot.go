@@ -115,6 +115,8 @@ func (e *Engine) pin(ctx context.Context, fresh kv.Freshness) (*pin, error) {
 // awaitAcknowledged returns once every write acknowledged before the call is visible in all
 // partitions, on a member as far as fresh asks for that.
 func (e *Engine) awaitAcknowledged(ctx context.Context, fresh kv.Freshness) error {
+	e.waiters.begin()
+	defer e.waiters.end()
 	if e.member != nil {
 		if err := e.member.round(ctx, fresh); err != nil {
 			return err
