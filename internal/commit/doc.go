@@ -64,8 +64,9 @@
 // A caller with one group yields the processor once before it appends, as the orchestrator does
 // each time before it looks for work. Callers that are about to write then join the micro-
 // batch, and concurrent reads get the processor. Without the yield the 99th percentile of reads
-// that run together with writers that never block is 50 times as long (see bench/NOTES.md). If
-// no other goroutine is ready to run, the yield returns at once.
+// that run together with writers that never block is 50 times as long (see bench/NOTES.md). A
+// caller whose group asks for no sync does not yield while there are neither other writers nor
+// readers: see [Company].
 //
 // # Which goroutine syncs
 //

@@ -40,7 +40,7 @@ func newFixture(t *testing.T) *fixture {
 
 // open opens a partition and starts a coordinator of its writes, which leads itself.
 func (s *fixture) open(o partition.Options) (*partition.Partition, *Coordinator) {
-	p, c := s.openLed(o, NewOrchestrator(nil))
+	p, c := s.openLed(o, NewOrchestrator(nil, new(Company)))
 	c.Start(s.world, 1, s.world.Last())
 	return p, c
 }

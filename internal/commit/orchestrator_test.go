@@ -23,7 +23,7 @@ import (
 
 // members returns started coordinators of one orchestrator.
 func (s *fixture) members(t *testing.T, n int, change ...func(*Options)) []*Coordinator {
-	by := NewOrchestrator(nil)
+	by := NewOrchestrator(nil, new(Company))
 	var all []*Coordinator
 	for i := range n {
 		o := s.world.Options(s.fs)
@@ -88,6 +88,71 @@ func TestALeaderServesAllMembers(t *testing.T) {
 			require.NoError(t, g.writes[0].Err)
 		}
 		require.Empty(t, o.signal, "no other goroutine was woken")
+	})
+}
+
+// After some calls that were alone few of them yield, until there is another write, or a read.
+func TestCallsThatAreAloneSeldomYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		all := s.members(t, 2)
+		synctest.Wait()
+		o := all[0].orchestrator
+		submit := func() {
+			_, g := groupOf(all[0], "own", kv.DurabilityBuffered)
+			Submit(t.Context(), []*WriteGroup{g})
+			synctest.Wait()
+			require.Len(t, g.call.Done(), 1)
+		}
+		alone := func() {
+			for range 2 * aloneCalls {
+				submit()
+			}
+			require.Greater(t, o.alone, aloneCalls)
+		}
+		// yields counts the calls that yield of as many as notice company at the latest.
+		yields := func() (n int) {
+			for range aloneCalls {
+				submit()
+				if o.alone <= aloneCalls || o.alone%aloneYields == 0 {
+					n++
+				}
+			}
+			return n
+		}
+		alone()
+		require.Zero(t, yields())
+		for name, meet := range map[string]func(){
+			"a write that was queued": func() {
+				require.True(t, o.tryLock())
+				_, queued := groupOf(all[1], "queued", kv.DurabilityBuffered)
+				require.True(t, all[1].tryEnqueue(queued))
+				o.sawAll() // so that the orchestrator is not woken for it
+				require.True(t, o.unlock())
+				submit()
+			},
+			"another leader": func() {
+				require.True(t, o.tryLock())
+				_, g := groupOf(all[0], "k", kv.DurabilityBuffered)
+				Submit(t.Context(), []*WriteGroup{g})
+				require.False(t, o.unlock(), "it is noted")
+				o.finish()
+				synctest.Wait()
+				require.Len(t, g.call.Done(), 1)
+			},
+			"a read": o.company.Meet,
+		} {
+			alone()
+			meet()
+			require.Positive(t, yields(), name)
+		}
+		// Readers that go on keep the yields going.
+		for range 10 {
+			o.company.Meet()
+			yields()
+		}
+		o.company.Meet()
+		require.Equal(t, aloneCalls, yields())
 	})
 }
 
@@ -224,7 +289,7 @@ func TestWritesLingerAtEachMember(t *testing.T) {
 func TestWakesBeforeTheStartAndAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
-		by := NewOrchestrator(nil)
+		by := NewOrchestrator(nil, new(Company))
 		open := func(id int) (*partition.Partition, *Coordinator) {
 			o := s.world.Options(s.fs)
 			o.ID, o.Dir = id, fmt.Sprint("member-", id)

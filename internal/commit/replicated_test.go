@@ -177,7 +177,7 @@ func TestAReplicatedLogImplementsLog(t *testing.T) {
 			return p
 		}
 		lead := func(p *partition.Partition, l *termLog, applied []entry) *Coordinator {
-			c := New(Options{Orchestrator: NewOrchestrator(nil), Tree: p, Applied: world, Now: Clocked(world.Now), InflightBytes: 1 << 20, RequestIDs: NewRequestWindow(9)})
+			c := New(Options{Orchestrator: NewOrchestrator(nil, new(Company)), Tree: p, Applied: world, Now: Clocked(world.Now), InflightBytes: 1 << 20, RequestIDs: NewRequestWindow(9)})
 			for _, e := range applied {
 				require.NoError(t, record.Decode(e.payload, func(op *record.Op) error {
 					c.Remember(e.base, op)
@@ -262,7 +262,7 @@ func TestAReplicatedLogImplementsLog(t *testing.T) {
 		// The first leader leads again, without a look at the log: it knows the requests that
 		// were applied, and not the one that was lost with its first term.
 		third := newTermLog(second.next, 2)
-		next := New(Options{Orchestrator: NewOrchestrator(nil), Tree: leader, Applied: world, Now: Clocked(world.Now), InflightBytes: 1 << 20, RequestIDs: NewRequestWindow(9)})
+		next := New(Options{Orchestrator: NewOrchestrator(nil, new(Company)), Tree: leader, Applied: world, Now: Clocked(world.Now), InflightBytes: 1 << 20, RequestIDs: NewRequestWindow(9)})
 		next.Inherit(firstLeader)
 		leader.Attach(next)
 		next.Start(third, 1, third.next-1)
@@ -345,7 +345,7 @@ func TestAFlushWaitsForAReplicatedLog(t *testing.T) {
 		p, err := partition.Open(o)
 		require.NoError(t, err)
 		l := newTermLog(1, 9)
-		c := New(Options{Orchestrator: NewOrchestrator(nil), Tree: p, Applied: world, Now: Clocked(world.Now), InflightBytes: 1 << 20, RequestIDs: NewRequestWindow(9)})
+		c := New(Options{Orchestrator: NewOrchestrator(nil, new(Company)), Tree: p, Applied: world, Now: Clocked(world.Now), InflightBytes: 1 << 20, RequestIDs: NewRequestWindow(9)})
 		p.Attach(c)
 		p.Start(l, 0)
 		c.Start(l, 1, 0)

@@ -53,7 +53,7 @@ func TestAppendingIsLeftToTheLeader(t *testing.T) {
 	testwait.Until(t, s.c.orchestrator.tryLock)
 	_, g := s.putGroup("a", kv.DurabilityBuffered)
 	var call submission
-	call.append([]*WriteGroup{g}, true)
+	call.append([]*WriteGroup{g}, g)
 	require.Zero(t, call)
 	require.True(t, s.c.inbox.Remove(g), "it waits in the inbox")
 	s.c.enqueue(t.Context(), testwait.Deadline(), g)
@@ -97,7 +97,7 @@ func TestHowLongTheCallerLeads(t *testing.T) {
 // lead appends a group on the goroutine of its caller, while the orchestrator sleeps.
 func (s *fixture) lead(t *testing.T, g *WriteGroup) *submission {
 	call := &submission{}
-	call.append([]*WriteGroup{g}, true)
+	call.append([]*WriteGroup{g}, g)
 	require.NotNil(t, call.log, "another goroutine leads")
 	return call
 }

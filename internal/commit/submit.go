@@ -22,13 +22,16 @@ import (
 // refused.
 func Submit(ctx context.Context, groups []*WriteGroup) {
 	var s submission
-	alone := len(groups) == 1
+	var single *WriteGroup
+	if len(groups) == 1 {
+		single = groups[0]
+	}
 	for len(groups) > 0 {
 		n := 1
 		for n < len(groups) && groups[n].to.orchestrator == groups[0].to.orchestrator {
 			n++
 		}
-		s.append(groups[:n], alone)
+		s.append(groups[:n], single)
 		groups = groups[n:]
 	}
 	if s.log != nil {
@@ -60,11 +63,11 @@ type submission struct {
 //
 // If a group asks for no sync, its caller leads until the log is written, so that writes that come
 // meanwhile form one micro-batch. It does not lead during a sync: the writes of that time gather
-// in the log. If a group is alone in its call, the caller first yields the processor once, for
+// in the log. If a group is the only one of its call, the caller first yields the processor once, for
 // other callers to add theirs; the groups of a larger call are large already.
-func (s *submission) append(groups []*WriteGroup, alone bool) {
+func (s *submission) append(groups []*WriteGroup, single *WriteGroup) {
 	o := groups[0].to.orchestrator
-	lead, until := o.tryLead(alone), false
+	lead, until := o.tryLead(single), false
 	for _, g := range groups {
 		if lead && g.to.takes() {
 			o.join(g.to)

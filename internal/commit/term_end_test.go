@@ -22,7 +22,7 @@ func TestABatchThatIsShownOutlivesItsTerm(t *testing.T) {
 		var trees [2]*partition.Partition
 		var coordinators [2]*Coordinator
 		options := func(i int) Options {
-			return Options{Orchestrator: NewOrchestrator(nil), ID: i, Tree: trees[i], Applied: world, Now: Clocked(world.Now), InflightBytes: 1 << 20, RequestIDs: NewRequestWindow(9)}
+			return Options{Orchestrator: NewOrchestrator(nil, new(Company)), ID: i, Tree: trees[i], Applied: world, Now: Clocked(world.Now), InflightBytes: 1 << 20, RequestIDs: NewRequestWindow(9)}
 		}
 		for i := range trees {
 			o := world.Options(vfs.NewMem())

@@ -48,6 +48,7 @@ type Engine struct {
 	scheduler   *scheduler
 	singles     sync.Pool // of *single
 	waiters     waiters
+	company     commit.Company
 
 	places    places
 	misplaced atomic.Bool // see checkPlaces

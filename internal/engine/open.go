@@ -263,7 +263,7 @@ func (e *Engine) partitionOptions(id int) partition.Options {
 func (e *Engine) orchestrators() []*commit.Orchestrator {
 	all := make([]*commit.Orchestrator, min(e.descriptor.Partitions, (runtime.GOMAXPROCS(0)+1)/2))
 	for i := range all {
-		all[i] = commit.NewOrchestrator(e.events)
+		all[i] = commit.NewOrchestrator(e.events, &e.company)
 	}
 	return all
 }

@@ -229,8 +229,8 @@ func TestNoRecordIsCheckedWhileTheClockIsSet(t *testing.T) {
 	log := &scriptedLog{}
 	m := &member{log: log}
 	coordinators := []*commit.Coordinator{
-		commit.New(commit.Options{Orchestrator: commit.NewOrchestrator(nil), RequestIDs: commit.NewRequestWindow(1)}),
-		commit.New(commit.Options{ID: 1, Orchestrator: commit.NewOrchestrator(nil), RequestIDs: commit.NewRequestWindow(1)}),
+		commit.New(commit.Options{Orchestrator: commit.NewOrchestrator(nil, new(commit.Company)), RequestIDs: commit.NewRequestWindow(1)}),
+		commit.New(commit.Options{ID: 1, Orchestrator: commit.NewOrchestrator(nil, new(commit.Company)), RequestIDs: commit.NewRequestWindow(1)}),
 	}
 	tenure := newTenureLog(m, Tenure{Term: 5, Number: 1}, coordinators)
 	var checked sync.WaitGroup

@@ -41,6 +41,7 @@ func (e *Engine) yield(keys int) {
 	every := uint32(seldomYieldEvery)
 	if e.hasWaiters() {
 		every = yieldEvery
+		e.company.Meet()
 	}
 	if rand.Uint32()%every < uint32(keys) {
 		runtime.Gosched()

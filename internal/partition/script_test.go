@@ -63,7 +63,7 @@ func (s *script) openWith(o partition.Options) {
 // serve returns a coordinator of the partition's writes, which it has started.
 func serve(p *partition.Partition, w *partitiontest.World) *commit.Coordinator {
 	c := commit.New(commit.Options{
-		Orchestrator: commit.NewOrchestrator(nil),
+		Orchestrator: commit.NewOrchestrator(nil, new(commit.Company)),
 		ID:           p.ID(), Tree: p, Applied: w, Now: commit.Clocked(w.Now), InflightBytes: 1 << 20, RequestIDs: commit.NewRequestWindow(4),
 	})
 	p.Attach(c)
