@@ -11,7 +11,8 @@ const (
 	rangeBit = 42 // values of 2^42 and above share the last bucket
 	steps    = 1 << stepBits
 
-	bucketCount = (rangeBit - stepBits + 1) * steps
+	groupCount  = rangeBit - stepBits + 1 // the buckets of one power of two; the first group has those below
+	bucketCount = groupCount * steps
 )
 
 // Histogram counts durations. The zero value is ready.
@@ -20,6 +21,7 @@ const (
 // give each recorder its own and add up snapshots. Must not be copied.
 type Histogram struct {
 	counts  [bucketCount]atomic.Uint64
+	groups  atomic.Uint64 // bit i: group i may hold something; the others do not
 	largest atomic.Int64
 }
 
@@ -28,7 +30,11 @@ func (h *Histogram) Record(d time.Duration) {
 	if d < 0 {
 		d = 0
 	}
-	h.counts[bucketOf(uint64(d))].Add(1)
+	bucket := bucketOf(uint64(d))
+	if bit := uint64(1) << (bucket / steps); h.groups.Load()&bit == 0 {
+		h.groups.Or(bit)
+	}
+	h.counts[bucket].Add(1)
 	for {
 		largest := h.largest.Load()
 		if int64(d) <= largest || h.largest.CompareAndSwap(largest, int64(d)) {

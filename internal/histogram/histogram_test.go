@@ -97,6 +97,51 @@ func TestAnIntervalIsTheDifferenceOfTwoSnapshots(t *testing.T) {
 	assert.Equal(t, time.Second, earlier.Max())
 }
 
+// TestSnapshotsAgainstCountsByBucket: a snapshot has room only for the powers of two of what it
+// counts, and none of it is seen.
+func TestSnapshotsAgainstCountsByBucket(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	held := func(s *Snapshot) map[time.Duration]uint64 {
+		counts, last, total := make(map[time.Duration]uint64), time.Duration(-1), uint64(0)
+		s.Each(func(low, high time.Duration, n uint64) {
+			require.Less(t, last, low, "in ascending order")
+			counts[low], last, total = n, high, total+n
+		})
+		require.Equal(t, total, s.Count())
+		return counts
+	}
+	for range 50 {
+		var h Histogram
+		var earlier, merged Snapshot
+		want := [2]map[time.Duration]uint64{make(map[time.Duration]uint64), make(map[time.Duration]uint64)}
+		for half := range want {
+			for range rng.IntN(40) {
+				d := time.Duration(rng.Uint64() >> (2 + rng.IntN(61)))
+				h.Record(d)
+				low, _ := bucketBounds(bucketOf(uint64(d)))
+				want[half][time.Duration(low)]++
+			}
+			if half == 0 {
+				earlier.Add(&h)
+			}
+		}
+		require.Equal(t, want[0], held(&earlier))
+		var now Snapshot
+		now.Add(&h)
+		since := now.Clone()
+		since.Subtract(&earlier)
+		require.Equal(t, want[1], held(since))
+		merged.Merge(&earlier)
+		merged.Merge(since)
+		require.Equal(t, held(&now), held(&merged))
+		merged.Record(5, 3)
+		merged.Subtract(&now)
+		require.Equal(t, map[time.Duration]uint64{5: 3}, held(&merged))
+		require.Equal(t, want[0], held(&earlier), "others do not change with it")
+		require.Equal(t, want[1], held(since))
+	}
+}
+
 func TestEmptySnapshotAnswersZero(t *testing.T) {
 	var s Snapshot
 	assert.Zero(t, s.Count())
@@ -144,3 +189,28 @@ func BenchmarkRecord(b *testing.B) {
 		h.Record(time.Duration(i & 0xfffff))
 	}
 }
+
+// BenchmarkInterval reads a histogram as a run does each second.
+func BenchmarkInterval(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var h Histogram
+	for range 10_000 {
+		h.Record(100*time.Microsecond + time.Duration(rng.Uint64N(uint64(time.Millisecond))))
+	}
+	var earlier Snapshot
+	earlier.Add(&h)
+	h.Record(time.Millisecond)
+	b.ReportAllocs()
+	for b.Loop() {
+		now := new(Snapshot)
+		now.Add(&h)
+		kept = new(Snapshot)
+		kept.Merge(now)
+		kept.Subtract(&earlier)
+		if kept.Quantile(0.99) == 0 {
+			b.Fatal("nothing was recorded since")
+		}
+	}
+}
+
+var kept *Snapshot

@@ -184,9 +184,9 @@ func (r *Run) operate(i int) error {
 	return err
 }
 
-// missed returns how long the operations had waited at the end of the run that were due before
+// missed records in s how long the operations had waited at the end of the run that were due before
 // it, and that no worker began. Call it when all workers have returned.
-func (r *Run) missed() (s histogram.Snapshot) {
+func (r *Run) missed(s *histogram.Snapshot) {
 	end := r.Clock.at(r.crew.halted)
 	miss := func(due int64, count uint64) {
 		if due < end {
@@ -207,7 +207,6 @@ func (r *Run) missed() (s histogram.Snapshot) {
 			t.rest(end-r.start, func(due int64, count uint64) { miss(r.start+due, count) })
 		}
 	}
-	return s
 }
 
 func (r *Run) begin() {
@@ -303,7 +302,8 @@ func (r *Run) conclude(now int64, total *Counts) *Trial {
 	elapsed, ops, used := time.Duration(now-r.began), total.Ops(), readUsage()
 	open := r.Workers[0].Open
 	if open != nil { // of an open loop beside closed ones, the operations are not those of all workers
-		total.whole, total.missed = true, r.missed()
+		total.whole = true
+		r.missed(&total.missed)
 	}
 	t := &Trial{
 		Seconds:           elapsed.Seconds(),

@@ -138,15 +138,15 @@ func (c *Counts) add(other *Counts) {
 // since returns what was counted after earlier.
 func (c *Counts) since(earlier *Counts) *Counts {
 	d := newCounts(len(c.latency), len(c.Extra))
-	copy(d.latency, c.latency)
 	for i := range d.latency {
+		d.latency[i].Merge(&c.latency[i])
 		d.latency[i].Subtract(&earlier.latency[i])
 	}
 	copy(d.Extra, c.Extra)
 	for i := range d.Extra {
 		d.Extra[i] -= earlier.Extra[i]
 	}
-	d.lateness = c.lateness
+	d.lateness.Merge(&c.lateness)
 	d.lateness.Subtract(&earlier.lateness)
 	d.Conflicts = c.Conflicts - earlier.Conflicts
 	for i := range d.refused {
@@ -183,11 +183,11 @@ func (c *Counts) Refused() uint64 {
 // All returns the latencies of all kinds of operations together, and how long missed ones
 // waited.
 func (c *Counts) All() *histogram.Snapshot {
-	all := c.missed
+	all := c.missed.Clone()
 	for i := range c.latency {
 		all.Merge(&c.latency[i])
 	}
-	return &all
+	return all
 }
 
 // operations summarizes those that ended, answered or refused.
@@ -210,13 +210,13 @@ func (c *Counts) due(operation int) *Latency {
 	if !c.whole || c.refused[operation]+missed == 0 {
 		return nil
 	}
-	due := c.latency[operation]
+	due := c.latency[operation].Clone()
 	ended := due.Count() + c.refused[operation]
 	share := float64(ended) / float64(c.Ops()+c.Refused())
 	c.missed.Each(func(_, waited time.Duration, n uint64) {
 		due.Record(waited, uint64(math.Ceil(share*float64(n))))
 	})
-	return newDueLatency(&due, c.refused[operation])
+	return newDueLatency(due, c.refused[operation])
 }
 
 // allDue returns the latencies of all that was due, as Kind.DueNanos; nil if nothing was refused.
