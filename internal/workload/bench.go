@@ -47,6 +47,7 @@ const mostRecords = 1 << 30
 type Bench struct {
 	*records
 	trials uint64
+	costs  map[any]time.Duration // see cost
 }
 
 // records is shared by all workers of a bench.
@@ -65,12 +66,12 @@ func NewBench(target Target, r Records) (*Bench, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	return newBench(target, r, newValuePool(r.ValueBytes, r.Compressible, r.Seed)), nil
+	return newBench(target, r, prepared.poolFor(r.ValueBytes, r.Compressible, r.Seed)), nil
 }
 
 // newBench is NewBench for valid records, and with a pool that other benches may share.
 func newBench(target Target, r Records, pool *valuePool) *Bench {
-	return &Bench{records: &records{
+	return &Bench{costs: make(map[any]time.Duration), records: &records{
 		Clock:      loadgen.NewClock(),
 		Records:    r,
 		target:     target,

@@ -122,8 +122,8 @@ func (c *Config) keyBytes() int {
 	return c.KeyBytes
 }
 
-// newPool returns a pool for the values of a run.
-func (c *Config) newPool() *valuePool { return newValuePool(c.ValueBytes, c.Compressible, c.Seed) }
+// newPool returns a pool for the values of a run, which others may share.
+func (c *Config) newPool() *valuePool { return prepared.poolFor(c.ValueBytes, c.Compressible, c.Seed) }
 
 // sizes returns the distribution of the lengths of values.
 func (c *Config) sizes() *ValueSizes {

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
@@ -22,6 +23,17 @@ func measureCost(cfg Config, pool *valuePool) (time.Duration, error) {
 	target.fill(cfg.Present, newLoader(pool, cfg.Seed))
 	w := newWorker(newShared(&cfg, target, pool), 0)
 	return loadgen.BestRound(ops, func() error { return w.step(context.Background(), 0) })
+}
+
+// measureCosts measures the generator's cost of one operation, and of its checks.
+func measureCosts(cfg Config, pool *valuePool) (c generatorCost, err error) {
+	if c.all, err = measureCost(cfg, pool); err != nil {
+		return c, fmt.Errorf("measure the cost of the generator: %w", err)
+	}
+	if c.verification, err = verificationCost(cfg, pool, c.all); err != nil {
+		return c, fmt.Errorf("measure the cost of the checks: %w", err)
+	}
+	return c, nil
 }
 
 // verificationCost returns how much of the cost of an operation is verification: the

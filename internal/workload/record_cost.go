@@ -8,10 +8,27 @@ import (
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
+// cost returns the generator's cost of what a trial of the bench does, a Core, a Transactions or
+// the name of an operation: what measure returned for it, which is called once.
+func (b *Bench) cost(of any, measure func() (time.Duration, error)) (time.Duration, error) {
+	if cost, ok := b.costs[of]; ok {
+		return cost, nil
+	}
+	cost, err := measure()
+	if err == nil {
+		b.costs[of] = cost
+	}
+	return cost, err
+}
+
 // coreCost returns the generator's cost of one operation of a workload: it runs the
 // same worker against a target that does almost nothing. The cost includes the target's
 // copy of a value, so it is too high rather than too low.
 func (b *Bench) coreCost(core *Core) (time.Duration, error) {
+	return b.cost(*core, func() (time.Duration, error) { return b.measureCore(core) })
+}
+
+func (b *Bench) measureCore(core *Core) (time.Duration, error) {
 	twin, err := b.costBench()
 	if err != nil {
 		return 0, err
@@ -26,6 +43,10 @@ func (b *Bench) coreCost(core *Core) (time.Duration, error) {
 
 // transactionCost is coreCost for a transaction.
 func (b *Bench) transactionCost(shape *Transactions) (time.Duration, error) {
+	return b.cost(*shape, func() (time.Duration, error) { return b.measureTransactions(shape) })
+}
+
+func (b *Bench) measureTransactions(shape *Transactions) (time.Duration, error) {
 	twin, err := b.costBench()
 	if err != nil {
 		return 0, err
@@ -55,6 +76,10 @@ func (b *Bench) costBench() (*Bench, error) {
 
 // updateCost is coreCost for an update.
 func (b *Bench) updateCost() (time.Duration, error) {
+	return b.cost(snapshotOperations[snapshotPut], b.measureUpdates)
+}
+
+func (b *Bench) measureUpdates() (time.Duration, error) {
 	twin, err := b.costBench()
 	if err != nil {
 		return 0, err

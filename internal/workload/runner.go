@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
@@ -36,19 +35,15 @@ func Run(ctx context.Context, target Target, cfg Config, observer Observer) (*Su
 		return nil, fmt.Errorf("gets of %d keys: the target cannot answer several in one call", cfg.GetBatch)
 	}
 	pool := cfg.newPool()
-	cost, err := measureCost(cfg, pool)
+	cost, err := prepared.cost(&cfg, func() (generatorCost, error) { return measureCosts(cfg, pool) })
 	if err != nil {
-		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
-	}
-	verification, err := verificationCost(cfg, pool, cost)
-	if err != nil {
-		return nil, fmt.Errorf("measure the cost of the checks: %w", err)
+		return nil, err
 	}
 	r := newRun(newShared(&cfg, target, pool))
 	if err := r.preload(ctx, observer.Preload); err != nil {
 		return nil, fmt.Errorf("preload: %w", err)
 	}
-	return r.measure(ctx, cost, verification, observer)
+	return r.measure(ctx, cost, observer)
 }
 
 // run is the state of one Run.
@@ -80,9 +75,9 @@ func (r *run) preload(ctx context.Context, told func(done, total uint64)) error 
 }
 
 // measure runs the mix and summarizes it.
-func (r *run) measure(ctx context.Context, cost, verification time.Duration, observer Observer) (*Summary, error) {
+func (r *run) measure(ctx context.Context, cost generatorCost, observer Observer) (*Summary, error) {
 	measured := loadgen.Run{
-		Clock: r.Clock, Operations: kindNames[:], Cost: cost, Verification: verification, DiskBytes: diskBytes(r.target), Server: serverTime(r.target),
+		Clock: r.Clock, Operations: kindNames[:], Cost: cost.all, Verification: cost.verification, DiskBytes: diskBytes(r.target), Server: serverTime(r.target),
 		Span:     loadgen.Span{Workers: r.cfg.Workers, Operations: r.cfg.Operations, Warmup: r.cfg.Warmup, Duration: r.cfg.Duration, Interval: r.cfg.Interval},
 		Observer: loadgen.Observer{WarmUp: observer.WarmUp, Second: observer.Second, Measured: observer.Measured},
 	}
