@@ -35,12 +35,14 @@ type knownKeys struct {
 	oldest int    // if newest: the slot to replace next
 }
 
-func newKnownKeys(newest bool, rng *rand.Rand) *knownKeys {
+// newKnownKeys has room for the keys of a run, of which there are so many.
+func newKnownKeys(newest bool, keys uint64, rng *rand.Rand) *knownKeys {
+	room := min(keys, knownCapacity)
 	return &knownKeys{
 		rng:    rng,
 		newest: newest,
-		slots:  make([]knownKey, 0, knownCapacity),
-		index:  make(map[uint64]int32, knownCapacity),
+		slots:  make([]knownKey, 0, room),
+		index:  make(map[uint64]int32, room),
 	}
 }
 

@@ -20,7 +20,7 @@ func requireI1(t *testing.T, k *knownKeys) {
 
 func TestKnownKeysAgainstAMap(t *testing.T) {
 	rng := testRand()
-	k := newKnownKeys(false, rng)
+	k := newKnownKeys(false, 8000, rng)
 	last := make(map[uint64]version) // by key: the last put, or absent
 	for i := range 100_000 {
 		id := rng.Uint64N(8000) // fewer than the capacity, so that none is replaced
@@ -43,7 +43,7 @@ func TestKnownKeysAgainstAMap(t *testing.T) {
 
 func TestKnownKeysAreAUniformSampleOfThePuts(t *testing.T) {
 	const puts = 5 * knownCapacity
-	k := newKnownKeys(false, testRand())
+	k := newKnownKeys(false, knownCapacity, testRand())
 	for id := range uint64(puts) {
 		k.add(knownKey{id: id})
 	}
@@ -58,7 +58,7 @@ func TestKnownKeysAreAUniformSampleOfThePuts(t *testing.T) {
 
 func TestNewestKnownKeysAreTheLastOnes(t *testing.T) {
 	const puts = 3*knownCapacity + 17
-	k := newKnownKeys(true, testRand())
+	k := newKnownKeys(true, knownCapacity, testRand())
 	for id := range uint64(puts) {
 		k.add(knownKey{id: id})
 	}
@@ -71,7 +71,7 @@ func TestNewestKnownKeysAreTheLastOnes(t *testing.T) {
 }
 
 func TestKnownKeysOfNothing(t *testing.T) {
-	k := newKnownKeys(false, testRand())
+	k := newKnownKeys(false, knownCapacity, testRand())
 	_, ok := k.pick()
 	assert.False(t, ok)
 	k.remove(3)

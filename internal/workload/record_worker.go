@@ -35,7 +35,7 @@ func (b *Bench) newWorker(index int, t *loadgen.Tally) *recordWorker {
 		records: b.records,
 		index:   index,
 		rng:     rng,
-		known:   newKnownKeys(false, rng),
+		known:   newKnownKeys(false, b.Count, rng),
 		count:   b.trials << 32,
 		tally:   t,
 		value:   make([]byte, b.ValueBytes),

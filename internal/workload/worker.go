@@ -75,7 +75,7 @@ func newWorker(s *shared, index int) *worker {
 	keys := make([]byte, 2*s.cfg.keyBytes()+1)
 	w.key, w.absentKey = keys[:s.cfg.keyBytes()], keys[s.cfg.keyBytes():]
 	if s.reading {
-		w.known = newKnownKeys(s.cfg.Distribution == Latest, rng)
+		w.known = newKnownKeys(s.cfg.Distribution == Latest, s.cfg.Keys, rng)
 	}
 	w.puts, w.reads = newChoosers(s.cfg.Distribution, s.cfg.Theta, s.cfg.Keys, index, s.cfg.Workers, rng)
 	if l, ok := w.reads.(*latest); ok {
