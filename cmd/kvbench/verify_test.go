@@ -23,6 +23,7 @@ import (
 // the last.
 func plantWrongValues(ctx context.Context, store kvd.Store) error {
 	var first, before []byte
+	wrong := new(kvd.Batch)
 	planted := 0
 	for item, err := range store.Scan(ctx, kvd.All()) {
 		if err != nil {
@@ -30,8 +31,14 @@ func plantWrongValues(ctx context.Context, store kvd.Store) error {
 		}
 		if before == nil {
 			first = item.Key
-		} else if err := store.Put(ctx, item.Key, before); err != nil {
-			return err
+		} else {
+			wrong.Put(item.Key, before)
+		}
+		if wrong.Len() == 1000 {
+			if _, err := store.Apply(ctx, wrong); err != nil {
+				return err
+			}
+			wrong.Reset()
 		}
 		planted++
 		before = item.Value
@@ -39,7 +46,8 @@ func plantWrongValues(ctx context.Context, store kvd.Store) error {
 	if planted < 100 {
 		return fmt.Errorf("the store has only %d keys", planted)
 	}
-	return store.Put(ctx, first, before)
+	_, err := store.Apply(ctx, wrong.Put(first, before))
+	return err
 }
 
 // kvbench runs a command line in a process of its own: the binary of the tests, which is
