@@ -6,14 +6,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
 )
 
-// tree describes every file and directory: mode, size, time of the last change, content.
+// tree describes every file and directory: mode, size, time of the last change, and content, as sumOf does.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
@@ -27,15 +30,48 @@ func tree(t *testing.T, dir string) string {
 		}
 		fmt.Fprintln(&all, name, info.Mode(), info.Size(), info.ModTime().UnixNano())
 		if info.Mode().IsRegular() {
-			content, err := os.ReadFile(name)
+			sum, err := sumOf(name)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(&all, "  %x\n", sha256.Sum256(content))
+			fmt.Fprintf(&all, "  %s\n", sum)
 		}
 		return nil
 	}))
 	return all.String()
+}
+
+// sumOf returns a checksum of a file. Of the ballast of a store, tens of MiB that mean nothing, it
+// returns the size and the time of the last change.
+func sumOf(name string) (string, error) {
+	if filepath.Base(name) == descriptor.BallastName {
+		info, err := os.Stat(name)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(info.Size(), " bytes of ", info.ModTime().UnixNano()), nil
+	}
+	content, err := os.ReadFile(name)
+	return fmt.Sprintf("%x", sha256.Sum256(content)), err
+}
+
+// copyStore copies the directory of a store. The copy of the ballast is a hole of the same size.
+func copyStore(t *testing.T, to, from string) {
+	t.Helper()
+	require.NoError(t, os.CopyFS(to, withoutBallast{os.DirFS(from)}))
+	if info, err := os.Stat(filepath.Join(from, descriptor.BallastName)); err == nil {
+		name := filepath.Join(to, descriptor.BallastName)
+		require.NoError(t, os.WriteFile(name, nil, 0o600))
+		require.NoError(t, os.Truncate(name, info.Size()))
+	}
+}
+
+type withoutBallast struct{ fs.FS }
+
+// ReadDir implements fs.ReadDirFS.
+func (w withoutBallast) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(w.FS, name)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == descriptor.BallastName }), err
 }
 
 // killedStore returns the directory of a store that was killed, with tables, a log, and

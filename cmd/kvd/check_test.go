@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -95,7 +94,7 @@ func TestCheckCallsNothingOKThatItDidNotRead(t *testing.T) {
 		{"STORE", segments},
 	} {
 		damaged := filepath.Join(t.TempDir(), "data")
-		require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
+		copyStore(t, damaged, dir)
 		flipByte(t, filepath.Join(damaged, c.damaged), 20)
 		r := command(t, "", nil, "check", damaged)
 		assert.Equal(t, 65, r.code, r.err)

@@ -85,7 +85,7 @@ func TestFormatZeroIsDamageAndNoNewerVersion(t *testing.T) {
 	dir, _ := killedStore(t)
 	for _, name := range []string{"STORE", "CLOCK"} {
 		copied := filepath.Join(t.TempDir(), "data")
-		require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
+		copyStore(t, copied, dir)
 		file := filepath.Join(copied, name)
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)

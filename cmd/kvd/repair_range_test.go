@@ -65,7 +65,7 @@ func TestADamagedTableIsRepairedInPlace(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(work, "aside.scratch"))
 
 	copied := filepath.Join(work, "copy")
-	require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
+	copyStore(t, copied, dir)
 	report := filepath.Join(work, "report.json")
 	r = command(t, "", nil, "repair", "--range", dir, "--aside", filepath.Join(work, "aside"), "--yes", "--report", report)
 	assert.Equal(t, 65, r.code, "keys are lost: %s", r.err)

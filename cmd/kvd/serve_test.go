@@ -285,7 +285,7 @@ func TestDamageIsRefusedAndCheckNamesTheFile(t *testing.T) {
 		{findFile(t, dir, ".wal"), flip(70)},
 	} {
 		copied := filepath.Join(t.TempDir(), "data")
-		require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
+		copyStore(t, copied, dir)
 		c.damage(t, filepath.Join(copied, c.file))
 		r := command(t, "", nil, "check", copied)
 		assert.Equal(t, 65, r.code, "check with damaged %s: %s%s", c.file, r.out, r.err)

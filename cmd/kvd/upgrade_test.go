@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
@@ -33,8 +32,8 @@ func filesOf(t *testing.T, dir string) string {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		data, err := os.ReadFile(name)
-		fmt.Fprintf(&lines, "%s %x\n", name, sha256.Sum256(data))
+		sum, err := sumOf(name)
+		fmt.Fprintf(&lines, "%s %s\n", name, sum)
 		return err
 	}))
 	return lines.String()
