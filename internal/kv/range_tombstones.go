@@ -17,6 +17,25 @@ type RangeTombstones struct {
 // ownership of them and their slices.
 func NewRangeTombstones(tombstones []Entry) *RangeTombstones {
 	slices.SortFunc(tombstones, func(a, b Entry) int { return Compare(a.Key, a.Seq, b.Key, b.Seq) })
+	return sortedRangeTombstones(tombstones)
+}
+
+// MergeRangeTombstones returns the tombstones of both sets in one. Cost: a step for each.
+func MergeRangeTombstones(a, b *RangeTombstones) *RangeTombstones {
+	left, right := a.All(), b.All()
+	merged := make([]Entry, 0, len(left)+len(right))
+	for len(left) > 0 && len(right) > 0 {
+		if Compare(left[0].Key, left[0].Seq, right[0].Key, right[0].Seq) <= 0 {
+			merged, left = append(merged, left[0]), left[1:]
+		} else {
+			merged, right = append(merged, right[0]), right[1:]
+		}
+	}
+	return sortedRangeTombstones(append(append(merged, left...), right...))
+}
+
+// sortedRangeTombstones takes ownership of tombstones in their order.
+func sortedRangeTombstones(tombstones []Entry) *RangeTombstones {
 	r := &RangeTombstones{tombstones: tombstones, maxEnd: make([][]byte, len(tombstones))}
 	var end []byte
 	for i := range tombstones {

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,9 +25,14 @@ func TestCoverIsTheNewestTombstoneOverTheKey(t *testing.T) {
 				want = max(want, e.Seq)
 			}
 		}
+		cut := rapid.IntRange(0, len(tombstones)).Draw(t, "cut")
+		merged := MergeRangeTombstones(NewRangeTombstones(slices.Clone(tombstones[:cut])), NewRangeTombstones(slices.Clone(tombstones[cut:])))
 		r := NewRangeTombstones(tombstones)
-		assert.Equal(t, want, r.Cover(probe, at))
-		assert.Equal(t, len(tombstones), r.Len())
+		for _, r := range []*RangeTombstones{r, merged} {
+			assert.Equal(t, want, r.Cover(probe, at))
+			assert.Equal(t, len(tombstones), r.Len())
+		}
+		assert.Equal(t, append([]Entry{}, r.All()...), append([]Entry{}, merged.All()...))
 	})
 }
 

@@ -35,12 +35,12 @@ func (s *rangeTombstones) with(e kv.Entry) *rangeTombstones {
 			runs = []*kv.RangeTombstones{f}
 		}
 	}
-	fresh := []kv.Entry{e}
-	for n := len(runs); n > 0 && runs[n-1].Len() < growth*len(fresh); n-- {
-		fresh = append(fresh, runs[n-1].All()...)
+	fresh := kv.NewRangeTombstones([]kv.Entry{e})
+	for n := len(runs); n > 0 && runs[n-1].Len() < growth*fresh.Len(); n-- {
+		fresh = kv.MergeRangeTombstones(runs[n-1], fresh)
 		runs = runs[:n-1]
 	}
-	return &rangeTombstones{runs: append(runs, kv.NewRangeTombstones(fresh)), count: s.len() + 1}
+	return &rangeTombstones{runs: append(runs, fresh), count: s.len() + 1}
 }
 
 // cover is kv.RangeTombstones.Cover over all of them.
@@ -64,13 +64,9 @@ func (s *rangeTombstones) fold() *kv.RangeTombstones {
 	if f := s.folded.Load(); f != nil {
 		return f
 	}
-	f := s.runs[0]
-	if len(s.runs) > 1 {
-		all := make([]kv.Entry, 0, s.count)
-		for _, r := range s.runs {
-			all = append(all, r.All()...)
-		}
-		f = kv.NewRangeTombstones(all)
+	f := s.runs[len(s.runs)-1]
+	for n := len(s.runs) - 2; n >= 0; n-- {
+		f = kv.MergeRangeTombstones(s.runs[n], f)
 	}
 	s.folded.Store(f)
 	return f
