@@ -129,7 +129,7 @@ func (r *Reader) readAt(b []byte, offset int64) error {
 // call. Walk ends with the first error, including one of f: after a damaged record the
 // start of the next one is unknown if its length was damaged.
 func (r *Reader) Walk(f func(p kv.ValuePointer, value []byte) error) error {
-	buf := make([]byte, 0, writeBytes)
+	var buf []byte     // of a small file no more than it has
 	start := uint64(0) // of buf in the file
 	need := func(at, n uint64) ([]byte, error) {
 		if at < start || at+n > start+uint64(len(buf)) {
