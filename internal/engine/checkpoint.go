@@ -437,7 +437,7 @@ func (c *Checkpoint) sum(ctx context.Context, name string, size int64, s *summin
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	buf := make([]byte, 256<<10)
+	buf := make([]byte, min(max(size-s.end, 0), 256<<10))
 	for s.end < size {
 		if err := ctx.Err(); err != nil {
 			return 0, context.Cause(ctx)
