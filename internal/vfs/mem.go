@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"io"
 	"math"
 	"os"
@@ -315,7 +316,7 @@ func (m *Mem) Stat(name string) (os.FileInfo, error) {
 	if !e.exists() {
 		return nil, pathError("stat", name, syscall.ENOENT)
 	}
-	return e.info(path.Base(clean(name))), nil
+	return e.info(base(name)), nil
 }
 
 // Lock takes a lock within this Mem; a crash image has none.
@@ -407,24 +408,24 @@ func (m *Mem) unlinkLocked(file *fileNode) {
 // lookupLocked returns the directory that holds, or would hold, name, and the
 // current entry there; if there is none, an entry that has only a name.
 func (m *Mem) lookupLocked(op, name string) (*dirNode, entry, error) {
-	parts := split(name)
-	if len(parts) == 0 {
+	rest := clean(name)
+	if rest == "" {
 		return nil, entry{dir: m.mu.root}, nil
 	}
-	dir, last := m.mu.root, len(parts)-1
-	for _, part := range parts[:last] {
+	for dir := m.mu.root; ; {
+		part, under, more := strings.Cut(rest, "/")
 		e := dir.current.get(part)
 		switch {
+		case !more:
+			e.name = part
+			return dir, e, nil
 		case e.file != nil:
 			return nil, entry{}, pathError(op, name, syscall.ENOTDIR)
 		case e.dir == nil:
 			return nil, entry{}, pathError(op, name, syscall.ENOENT)
 		}
-		dir = e.dir
+		dir, rest = e.dir, under
 	}
-	e := dir.current.get(parts[last])
-	e.name = parts[last]
-	return dir, e, nil
 }
 
 func (m *Mem) dirLocked(op, name string) (*dirNode, error) {
@@ -440,14 +441,26 @@ func (m *Mem) dirLocked(op, name string) (*dirNode, error) {
 	return e.dir, nil
 }
 
-func clean(name string) string { return path.Clean("/" + name) }
+// clean returns a name without a slash before or after it; of the root, "".
+func clean(name string) string {
+	if name != "" && name[0] != '/' && name[0] != '.' && name[len(name)-1] != '/' &&
+		!strings.Contains(name, "//") && !strings.Contains(name, "/.") {
+		return name // as nearly all are
+	}
+	return path.Clean("/" + name)[1:]
+}
 
 func split(name string) []string {
-	name = clean(name)
-	if name == "/" {
+	if name = clean(name); name == "" {
 		return nil
 	}
-	return strings.Split(name[1:], "/")
+	return strings.Split(name, "/")
+}
+
+// base returns the last part of a name; of the root, "/".
+func base(name string) string {
+	name = clean(name)
+	return cmp.Or(name[strings.LastIndexByte(name, '/')+1:], "/")
 }
 
 func pathError(op, name string, err error) error { return &os.PathError{Op: op, Path: name, Err: err} }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"os"
-	"path"
 	"slices"
 	"syscall"
 )
@@ -202,7 +201,7 @@ func (f *memFile) Stat() (os.FileInfo, error) {
 	if err := f.checkLocked("stat", 0); err != nil {
 		return nil, err
 	}
-	return entry{file: f.node}.info(path.Base(clean(f.name))), nil
+	return entry{file: f.node}.info(base(f.name)), nil
 }
 
 func (f *memFile) Close() error {
