@@ -200,7 +200,7 @@ func (b *WriteBatch) Normalize(l Limits) {
 }
 
 func (b *WriteBatch) dropOverwritten() {
-	if len(b.ops) < 2 {
+	if len(b.ops) < 2 || b.ranges.count == 0 && ascending(b.ops) {
 		return
 	}
 	last := make(map[string]int, len(b.ops))
@@ -222,6 +222,17 @@ func (b *WriteBatch) dropOverwritten() {
 	}
 	clear(b.ops[len(kept):])
 	b.ops = kept
+}
+
+// ascending reports whether each key is above the one before it. Batches often come sorted, and then no
+// map of the keys is needed to see that none is written twice.
+func ascending(ops []Op) bool {
+	for i := 1; i < len(ops); i++ {
+		if bytes.Compare(ops[i-1].Key, ops[i].Key) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // settleRanges drops empty range deletes. It merges those without an end into one,
