@@ -133,8 +133,10 @@ func TestABackupOfAMemberIsOneVersion(t *testing.T) {
 	})
 }
 
-// writeSmallRecords writes many while no time passes, so that none of the log is given up.
-func (n *node) writeSmallRecords() {
+// writeSmallRecords writes many by n while no time passes, so that none of the log is given up. It is no
+// method: testsize/reduced takes every test that mentions a type for one that takes a sample if a method
+// of the type does.
+func writeSmallRecords(n *node) {
 	records := 70_000
 	if testsize.Reduced() {
 		records = 2_000
@@ -153,7 +155,7 @@ func TestABackupOfAMemberAfterRecordsHaveGrown(t *testing.T) {
 		c := startCluster(t, 1, nil)
 		defer c.stop()
 		n := c.leader()
-		n.writeSmallRecords()
+		writeSmallRecords(n)
 		backups := 40
 		if testsize.Reduced() {
 			backups = 10

@@ -149,7 +149,7 @@ func TestTheLogIsGivenUpAfterRecordsHaveGrown(t *testing.T) {
 		c := startCluster(t, 1, nil)
 		defer c.stop()
 		n := c.leader()
-		n.writeSmallRecords()
+		writeSmallRecords(n)
 		for i := range 32 {
 			n.put(keyOf(i%3), strings.Repeat("v", largeBytes))
 			time.Sleep(100 * time.Millisecond)
