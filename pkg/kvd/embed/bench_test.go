@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -60,9 +61,7 @@ func sideBySide(t testing.TB) map[string][2]func(ctx context.Context) error {
 // A call costs no allocation beyond those of the engine's own. What runs in the background
 // allocates too, so the least of several counts is compared.
 func TestACallAllocatesWhatTheEngineDoes(t *testing.T) {
-	if raceEnabled {
-		t.Skip("with the race detector a sync.Pool forgets at random")
-	}
+	testsize.OneGoroutine(t) // with the race detector a sync.Pool forgets at random
 	for name, call := range sideBySide(t) {
 		least := [2]float64{math.Inf(1), math.Inf(1)}
 		for range 10 {
