@@ -44,7 +44,10 @@ func TestACreationIsRepeatedWithFewerPartitions(t *testing.T) {
 				require.NoError(t, err, "operation %d", i)
 				put(t, e, "a", "1", synced)
 				require.NoError(t, e.Close())
-				requireValue(t, open(t, o), "a", "1")
+				e, err = Open("data", o)
+				require.NoError(t, err, "operation %d", i)
+				requireValue(t, e, "a", "1")
+				require.NoError(t, e.Close())
 				for _, name := range []string{"data/p-0002", "data/p-0003"} {
 					_, err := image.Stat(name)
 					require.ErrorIs(t, err, fs.ErrNotExist, "operation %d", i)

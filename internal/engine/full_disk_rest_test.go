@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,35 +43,49 @@ func TestRestOnAFullDisk(t *testing.T) {
 	})
 }
 
-// blinkAt lives on a disk that another process fills before operation at and that is
-// as it was after some operations more, be it during a life or during the opening after a
-// kill. It reports whether the disk was filled at all.
-func blinkAt(t *testing.T, at, length int64, kill bool) (filled bool) {
+// killedLife is a life that ended with a kill.
+type killedLife struct {
+	disk *vfs.Mem
+	have map[string]string
+}
+
+// liveUntilKilled does what a life of blinkAt begins with, and is killed.
+func liveUntilKilled(t *testing.T) (k killedLife) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewMem()
-		blink := func(mem *vfs.Mem, at int64) *hog {
-			h := newHog(mem, 8<<20, at)
-			h.length = length
-			return h
-		}
-		first := at
-		if kill {
-			first = 0
-		}
-		h := blink(mem, first)
+		newHog(mem, 8<<20, 0)
 		e, err := Open("data", fullOptions(mem))
-		if err != nil {
-			filled = true
-			return // a store that is being made needs space
-		}
+		require.NoError(t, err)
 		l := &fullLife{t: t, e: e, have: map[string]string{}}
 		l.puts(0, 100)
-		if kill {
-			image := mem.KillImage()
-			_ = e.Close() // of a store that no longer counts
-			h = blink(image, at)
-			l.e, err = Open("data", fullOptions(image))
+		k = killedLife{mem.KillImage(), l.have}
+		_ = e.Close() // of a store that no longer counts
+	})
+	return k
+}
+
+// blinkAt lives on a disk that another process fills before operation at and that is
+// as it was after some operations more, be it during a life or, if one is given that was killed,
+// during the opening after that. It reports whether the disk was filled at all.
+func blinkAt(t *testing.T, at, length int64, killed *killedLife) (filled bool) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		l := &fullLife{t: t, have: map[string]string{}}
+		if killed != nil {
+			mem, l.have = killed.disk.KillImage(), maps.Clone(killed.have)
+		}
+		h := newHog(mem, 8<<20, at)
+		h.length = length
+		var err error
+		l.e, err = Open("data", fullOptions(mem))
+		switch {
+		case killed != nil:
 			require.NoError(t, err, "a store on a full disk opens")
+		case err != nil:
+			filled = true
+			return // a store that is being made needs space
+		default:
+			l.puts(0, 100)
 		}
 		l.check()
 		l.puts(100, 30)
@@ -98,10 +113,13 @@ func TestADiskThatIsFullForAMoment(t *testing.T) {
 			t.Run(fmt.Sprintf("operations=%d, kill=%v", length, kill), func(t *testing.T) {
 				t.Parallel()
 				runs, step := 0, fillStep(31)
+				var killed *killedLife
 				if kill { // a life after it has fewer operations, the fewer the busier the machine
 					step = fillStep(5)
+					life := liveUntilKilled(t)
+					killed = &life
 				}
-				for at := int64(1); blinkAt(t, at, length, kill); at += step {
+				for at := int64(1); blinkAt(t, at, length, killed); at += step {
 					runs++
 				}
 				t.Logf("%d runs, each with a disk that is full at another operation", runs)
