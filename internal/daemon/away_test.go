@@ -136,7 +136,7 @@ func TestANodeThatJoinsAnswersALeaderThatHasMoved(t *testing.T) {
 		nodes[uint64(i+1)] = start()
 	}
 	nodes[1].status(calm)
-	for i := range 64 { // more than the new node gets, and applies, at once
+	for i := range 16 { // more than the new node gets, and applies, at once: four messages
 		value := make([]byte, 256<<10)
 		testwait.Until(t, func() bool { return nodes[1].client.Put(t.Context(), fmt.Append(nil, i), value) == nil })
 	}

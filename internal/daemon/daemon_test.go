@@ -203,9 +203,10 @@ func TestANearlyFullDiskRefusesWritesAndSaysSo(t *testing.T) {
 	require.NoError(t, r.client.Put(t.Context(), []byte("a"), []byte("1")))
 	fsys.SetCapacity(1 << 39)
 	var err error
-	for err == nil { // the disk is looked at every second
+	testwait.Until(t, func() bool { // the disk is looked at every second
 		err = r.client.Put(t.Context(), []byte("a"), []byte("2"))
-	}
+		return err != nil
+	})
 	require.ErrorIs(t, err, kvd.ErrReadOnly)
 	require.ErrorContains(t, err, "MiB free, writes resume at", "the figures")
 	_, err = r.client.Get(t.Context(), []byte("a"))

@@ -196,7 +196,7 @@ func TestALeaderThatStopsHandsOverBeforeItWaits(t *testing.T) {
 	testwait.Until(t, func() bool { // again if the nodes elect in between, as after a pause of the machine
 		leader = putAnywhere(t, nodes, "k")
 		for i := range 16 {
-			if nodes[leader].client.Put(ctx, fmt.Appendf(nil, "large/%d", i), make([]byte, 1<<20)) != nil {
+			if nodes[leader].client.Put(ctx, fmt.Appendf(nil, "large/%d", i), make([]byte, 256<<10)) != nil {
 				return false
 			}
 		}
