@@ -102,8 +102,8 @@ func (n *counts) workBytes(request proto.Message) int64 {
 
 // shape says what a decoded message of one type occupies, but for the contents of its strings.
 type shape struct {
-	bytes  int64 // of the message itself
-	fields map[protowire.Number]field
+	bytes  int64   // of the message itself
+	fields []field // by their numbers, which are small
 }
 
 // field says what one occurrence of a field occupies. There are no lists of numbers.
@@ -128,10 +128,13 @@ func shapeOf(m proto.Message) *shape {
 const allocBytes = 16
 
 func newShape(t protoreflect.MessageType) *shape {
-	s := &shape{bytes: int64(reflect.TypeOf(t.Zero().Interface()).Elem().Size()) + allocBytes, fields: map[protowire.Number]field{}}
+	s := &shape{bytes: int64(reflect.TypeOf(t.Zero().Interface()).Elem().Size()) + allocBytes}
 	all := t.Descriptor().Fields()
 	for i := range all.Len() {
 		d := all.Get(i)
+		if missing := int(d.Number()) + 1 - len(s.fields); missing > 0 {
+			s.fields = append(s.fields, make([]field, missing)...)
+		}
 		var f field
 		switch d.Kind() {
 		case protoreflect.MessageKind:
@@ -162,34 +165,59 @@ func newShape(t protoreflect.MessageType) *shape {
 func (s *shape) weigh(encoded []byte, n *counts) (bytes int64, ok bool) {
 	bytes = s.bytes
 	for len(encoded) > 0 {
-		number, kind, tag := protowire.ConsumeTag(encoded)
-		if tag < 0 {
+		number, kind, value, rest, ok := next(encoded)
+		if !ok {
 			return 0, false
 		}
-		encoded = encoded[tag:]
-		size := protowire.ConsumeFieldValue(number, kind, encoded)
-		if size < 0 {
-			return 0, false
-		}
-		if n != nil && number < protowire.Number(len(n.of)) {
+		if n != nil && number < len(n.of) {
 			n.of[number]++
 			if kind == protowire.VarintType {
-				n.values[number], _ = protowire.ConsumeVarint(encoded)
+				n.values[number], _ = protowire.ConsumeVarint(value)
 			}
 		}
-		f := s.fields[number]
-		bytes += f.bytes
-		if kind == protowire.BytesType && f.message != nil {
-			value, _ := protowire.ConsumeBytes(encoded)
-			inner, ok := f.message.weigh(value, nil)
-			if !ok {
-				return 0, false
+		if number < len(s.fields) {
+			f := &s.fields[number]
+			bytes += f.bytes
+			switch {
+			case f.message == nil || kind != protowire.BytesType:
+			case len(value) == 0:
+				bytes += f.message.bytes
+			default:
+				inner, ok := f.message.weigh(value, nil)
+				if !ok {
+					return 0, false
+				}
+				bytes += inner
 			}
-			bytes += inner
 		}
-		encoded = encoded[size:]
+		encoded = rest
 	}
 	return bytes, true
+}
+
+// next splits the first field off an encoded message: its value, of a string or a message without
+// its length, and the bytes after it. It reports whether the field is well-formed.
+func next(encoded []byte) (number int, kind protowire.Type, value, rest []byte, ok bool) {
+	// Nearly all tiny elements: the tag and the length have one byte each.
+	if len(encoded) >= 2 && encoded[0]&(1<<7|7) == byte(protowire.BytesType) && encoded[0] >= 1<<3 {
+		if end := 2 + int(encoded[1]); encoded[1] < 1<<7 && end <= len(encoded) {
+			return int(encoded[0] >> 3), protowire.BytesType, encoded[2:end], encoded[end:], true
+		}
+	}
+	n, kind, tag := protowire.ConsumeTag(encoded)
+	if tag < 0 {
+		return 0, 0, nil, nil, false
+	}
+	encoded = encoded[tag:]
+	size := protowire.ConsumeFieldValue(n, kind, encoded)
+	if size < 0 {
+		return 0, 0, nil, nil, false
+	}
+	value = encoded[:size]
+	if kind == protowire.BytesType {
+		value, _ = protowire.ConsumeBytes(encoded)
+	}
+	return int(n), kind, value, encoded[size:], true
 }
 
 func sizeOf[T any]() int64 { return int64(reflect.TypeFor[T]().Size()) }

@@ -97,6 +97,26 @@ func TestDecodeRefusesTooManyElements(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrTooLarge, "guards and mutations count together")
 }
 
+// Requests of four megabytes that have nothing but empty elements, which are refused.
+func BenchmarkRefuseTooManyElements(b *testing.B) {
+	const elements = 2 << 20
+	s := newServer()
+	for _, l := range lists {
+		if l.tiny != "" {
+			continue
+		}
+		b.Run(l.name, func(b *testing.B) {
+			encoded := l.encoded(elements)
+			b.SetBytes(int64(len(encoded)))
+			for b.Loop() {
+				if messages.Decode(s, new(service.Call), encoded, l.request(), func(int64) error { return nil }) == nil {
+					b.Fatal("it was not refused")
+				}
+			}
+		})
+	}
+}
+
 // FuzzDecode: what is no message is refused before memory is reserved, and nothing else is.
 func FuzzDecode(f *testing.F) {
 	for _, l := range lists {
