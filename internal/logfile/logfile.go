@@ -5,7 +5,6 @@ package logfile
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io/fs"
 	"path"
@@ -22,14 +21,23 @@ type Suffix string
 
 // Path returns the path of a segment.
 func (s Suffix) Path(dir string, segment uint64) string {
-	return path.Join(dir, fmt.Sprintf("%06d%s", segment, string(s)))
+	return path.Join(dir, s.name(segment))
+}
+
+// leastDigits is how many digits the name of a segment has, or more if its number does.
+const leastDigits = "000000"
+
+// name returns the name of a segment.
+func (s Suffix) name(segment uint64) string {
+	digits := strconv.FormatUint(segment, 10)
+	return leastDigits[min(len(digits), len(leastDigits)):] + digits + string(s)
 }
 
 // Parse returns the number in the name of a segment; ok is false if Path returns no such name.
 func (s Suffix) Parse(name string) (segment uint64, ok bool) {
 	digits, found := strings.CutSuffix(name, string(s))
 	segment, err := strconv.ParseUint(digits, 10, 64)
-	return segment, found && err == nil && segment > 0 && s.Path("", segment) == name
+	return segment, found && err == nil && segment > 0 && s.name(segment) == name
 }
 
 // List returns the numbers of the segments in a directory, ascending; none if it does not exist.

@@ -153,7 +153,7 @@ func (c *Core) loseOffers() {
 	}
 	var lost []uint64
 	c.guard(func() error {
-		waiting := map[uint64]uint64{}
+		var waiting map[uint64]uint64 // nil in nearly every tick
 		if c.node.BasicStatus().RaftState == raft.StateLeader {
 			c.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
 				if p.State != tracker.StateSnapshot {
@@ -162,6 +162,9 @@ func (c *Core) loseOffers() {
 				since, known := c.offers[id]
 				if !known || c.config.Checkpoints.Sending(id) {
 					since = c.ticks
+				}
+				if waiting == nil {
+					waiting = map[uint64]uint64{}
 				}
 				if waiting[id] = since; c.ticks >= since+offerTicks {
 					lost = append(lost, id)

@@ -373,7 +373,7 @@ func (c *Core) turn(out *Output) {
 // divide returns the messages to other nodes, in the order in which they are to be sent, and those
 // to this one: they say that what the turn writes is synced, and follow that.
 func (c *Core) divide(messages []*pb.Message) (others, own []*pb.Message) {
-	others = messages[:0:0]
+	others = make([]*pb.Message, 0, len(messages)) // mostly all of them
 	for _, m := range messages {
 		switch m.GetTo() {
 		case raft.LocalApplyThread: // its entries are in Ready.CommittedEntries

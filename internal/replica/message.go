@@ -8,15 +8,15 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// fromPeers holds the kinds of messages that a peer may send. All others would let a peer
+// fromPeers reports whether a peer may send messages of a kind. All others would let a peer
 // act as this node: propose without numbering, campaign, or acknowledge for it.
-var fromPeers = map[pb.MessageType]bool{
-	pb.MsgApp: true, pb.MsgAppResp: true,
-	pb.MsgVote: true, pb.MsgVoteResp: true,
-	pb.MsgPreVote: true, pb.MsgPreVoteResp: true,
-	pb.MsgHeartbeat: true, pb.MsgHeartbeatResp: true,
-	pb.MsgReadIndex: true, pb.MsgReadIndexResp: true,
-	pb.MsgTimeoutNow: true, pb.MsgSnap: true,
+func fromPeers(kind pb.MessageType) bool {
+	switch kind {
+	case pb.MsgApp, pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp,
+		pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgReadIndex, pb.MsgReadIndexResp, pb.MsgTimeoutNow, pb.MsgSnap:
+		return true
+	}
+	return false
 }
 
 // heartbeatContextBytes is the length of the context of a heartbeat that confirms reads.
@@ -28,7 +28,7 @@ func checkMessage(m *pb.Message, id uint64) error {
 		return fmt.Errorf("%w: %s message from node %d: %s", kv.ErrInvalidArgument, m.GetType(), m.GetFrom(), fmt.Sprintf(format, args...))
 	}
 	switch {
-	case !fromPeers[m.GetType()]:
+	case !fromPeers(m.GetType()):
 		return bad("a peer must not send it")
 	case m.GetTo() != id:
 		return bad("it is for node %d, this is %d", m.GetTo(), id)
