@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	pageBytes  = 4 << 10
-	chunkPages = 64 // bits of chunk.owned
+	pageBytes  = 1 << 10 // a log that is synced after each write copies a page for each
+	chunkPages = 64      // bits of chunk.owned
 	chunkBytes = pageBytes * chunkPages
 )
 

@@ -40,7 +40,8 @@ func (f *fileNode) sync() {
 	} else {
 		f.synced = f.current.snapshot()
 	}
-	f.pending = nil
+	clear(f.pending) // so that it keeps no data
+	f.pending = f.pending[:0]
 }
 
 // dropPending makes every change since the last sync one that the disk will
