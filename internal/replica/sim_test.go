@@ -2,16 +2,15 @@ package replica
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/cryptotest"
@@ -201,15 +200,20 @@ func parseRecord(b []byte) (r simRecord, err error) {
 	return r, nil
 }
 
+// hashOf is FNV-1a of numbers, in eight bytes each, and of data.
 func hashOf(data []byte, numbers ...uint64) uint64 {
-	h := fnv.New64a()
-	var b [8]byte
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
 	for _, n := range numbers {
-		binary.LittleEndian.PutUint64(b[:], n)
-		_, _ = h.Write(b[:])
+		for range 8 {
+			h = (h ^ n&255) * prime
+			n >>= 8
+		}
 	}
-	_, _ = h.Write(data)
-	return h.Sum64()
+	for _, b := range data {
+		h = (h ^ uint64(b)) * prime
+	}
+	return h
 }
 
 func (m *machine) Apply(index, term uint64, record []byte) error {
@@ -320,24 +324,48 @@ func newWorld(t *testing.T, seed uint64, size int) *world {
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 17)), cut: map[[2]uint64]bool{}, entries: map[[2]uint64]simEntry{},
 		at: map[uint64]uint64{}, outcomes: map[uint64]Outcome{}, leaders: map[uint64]uint64{}, confs: map[uint64]string{}, chosenIn: map[uint64]uint64{}, calm: true,
 	}
-	var voters []uint64
-	for i := range size {
-		voters = append(voters, uint64(i+1))
-	}
-	for _, id := range voters {
-		n := &simNode{w: w, id: id, disk: vfs.NewMem()}
-		require.NoError(t, n.disk.MkdirAll("data"))
-		require.NoError(t, n.disk.SyncDir("/"))
-		log, _, err := raftlog.Open(n.logOptions(n.disk, true))
-		require.NoError(t, err)
+	for _, b := range beginnings(t, size) {
+		n := &simNode{w: w, id: b.node, disk: b.disk.KillImage()}
 		n.durable.w, n.durable.node = w, n
-		n.durable.at, err = Bootstrap(log, simGroup, voters)
-		require.NoError(t, err)
-		require.NoError(t, log.Close())
+		n.durable.at = b.at
 		w.nodes = append(w.nodes, n)
 		n.start()
 	}
 	return w
+}
+
+// beginning is a node of a group without entries, before it starts.
+type beginning struct {
+	node uint64
+	disk *vfs.Mem // not to be changed
+	at   Position
+}
+
+// begun has by their size the groups that newWorld has made: each is made once.
+var begun sync.Map
+
+func beginnings(t *testing.T, size int) []beginning {
+	if all, ok := begun.Load(size); ok {
+		return all.([]beginning)
+	}
+	var voters []uint64
+	for i := range size {
+		voters = append(voters, uint64(i+1))
+	}
+	var all []beginning
+	for _, id := range voters {
+		b := beginning{node: id, disk: vfs.NewMem()}
+		require.NoError(t, b.disk.MkdirAll("data"))
+		require.NoError(t, b.disk.SyncDir("/"))
+		log, _, err := raftlog.Open((&simNode{id: id}).logOptions(b.disk, true))
+		require.NoError(t, err)
+		b.at, err = Bootstrap(log, simGroup, voters)
+		require.NoError(t, err)
+		require.NoError(t, log.Close())
+		all = append(all, b)
+	}
+	begun.Store(size, all)
+	return all
 }
 
 func simulate(t *testing.T, seed uint64, trace bool) *world {
@@ -445,26 +473,55 @@ func (n *simNode) Send(messages []*pb.Message) {
 	}
 }
 
-// copyOf is proto.Clone, and takes a third of its time for a message without a snapshot.
+// copyOf is proto.Clone, and takes less time for a message without a snapshot: what the
+// copy points to is allocated with it.
 func copyOf(m *pb.Message) *pb.Message {
 	if m.Snapshot != nil || len(m.Responses) > 0 {
 		return proto.Clone(m).(*pb.Message)
 	}
-	c := &pb.Message{
-		Type: copied(m.Type), To: copied(m.To), From: copied(m.From), Term: copied(m.Term), LogTerm: copied(m.LogTerm), Index: copied(m.Index),
-		Commit: copied(m.Commit), Vote: copied(m.Vote), Reject: copied(m.Reject), RejectHint: copied(m.RejectHint), Context: bytes.Clone(m.Context),
+	c := &messageCopy{}
+	c.Type, c.Reject = copied(m.Type, &c.kind), copied(m.Reject, &c.reject)
+	for i, f := range []struct{ to, from **uint64 }{
+		{&c.To, &m.To}, {&c.From, &m.From}, {&c.Term, &m.Term}, {&c.LogTerm, &m.LogTerm}, {&c.Index, &m.Index},
+		{&c.Commit, &m.Commit}, {&c.Vote, &m.Vote}, {&c.RejectHint, &m.RejectHint},
+	} {
+		*f.to = copied(*f.from, &c.numbers[i])
 	}
-	for _, e := range m.Entries {
-		c.Entries = append(c.Entries, &pb.Entry{Type: copied(e.Type), Term: copied(e.Term), Index: copied(e.Index), Data: bytes.Clone(e.Data)})
+	c.Context = bytes.Clone(m.Context)
+	if len(m.Entries) > 0 {
+		entries := make([]entryCopy, len(m.Entries))
+		c.Entries = make([]*pb.Entry, len(entries))
+		for i, e := range m.Entries {
+			k := &entries[i]
+			k.Type, k.Term, k.Index, k.Data = copied(e.Type, &k.kind), copied(e.Term, &k.term), copied(e.Index, &k.index), bytes.Clone(e.Data)
+			c.Entries[i] = &k.Entry
+		}
 	}
-	return c
+	return &c.Message
 }
 
-func copied[T any](p *T) *T {
+// messageCopy is a message, and entryCopy an entry, with what it points to.
+type (
+	messageCopy struct {
+		pb.Message
+		numbers [8]uint64
+		kind    pb.MessageType
+		reject  bool
+	}
+	entryCopy struct {
+		pb.Entry
+		term, index uint64
+		kind        pb.EntryType
+	}
+)
+
+// copied copies what p points to, if anything, and returns where the copy is.
+func copied[T any](p, to *T) *T {
 	if p == nil {
 		return nil
 	}
-	return new(*p)
+	*to = *p
+	return to
 }
 
 // A message of the simulation's network is what was sent, and shares nothing with it.
