@@ -34,7 +34,9 @@ func run(m *testing.M, path *string) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	*path = filepath.Join(dir, "kvd")
-	build := exec.Command("go", "build", "-o", *path, "github.com/kvd-db/kvd/cmd/kvd")
+	// go run keeps the binary in the build cache, and go build links it anew for each test binary.
+	// It runs "cp BINARY PATH", and BINARY is gone when it ends.
+	build := exec.Command("go", "run", "-exec", "cp", "github.com/kvd-db/kvd/cmd/kvd", *path)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build kvd: %w\n%s", err, out)
