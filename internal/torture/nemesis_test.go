@@ -269,9 +269,9 @@ func TestNemesis(t *testing.T) {
 		rng:   rand.New(rand.NewPCG(seed, 0)), done: map[string]int{}, unknown: map[string]int{}, lulls: map[string][]time.Duration{},
 	}
 	r.start(r.all...)
-	users, pause := 8, time.Duration(0)
+	users, pause := 8, 5*time.Millisecond
 	if lasts > 0 {
-		users, pause = 16, 5*time.Millisecond
+		users = 16
 	}
 	r.operator = r.open(t, r.all, kvd.WithTimeout(testwait.Left()))
 	r.load = beginLoad(t, r.nodes, users, pause, seed)
