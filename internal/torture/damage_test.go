@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/torture/kvdbinary"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -189,6 +190,7 @@ func endsWithMark(t *testing.T, dir string) bool {
 // answer is right or DATA_LOSS. Never a wrong value, never "not found" for a
 // live key.
 func TestServeOnADamagedStore(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
 	for _, killed := range []bool{false, true} {
 		origin := filepath.Join(t.TempDir(), "origin")
 		want := fill(t, origin, killed)

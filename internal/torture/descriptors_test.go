@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -20,6 +21,7 @@ import (
 // With 1,024 files, more connections than that, which idle, harm neither the store nor a
 // client: it writes enough to flush and to merge, and reads it again.
 func TestIdleConnectionsLeaveFilesToTheStore(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
 	binary := kvdBinary
 	script, err := exec.LookPath("sh")
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -21,6 +22,7 @@ import (
 // counter in memory and one on the version of a counter on disk. A condition that
 // does not hold is tried again. Every increment that was acknowledged is there.
 func TestConditionalBatchesLoseNoIncrement(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
 	for name, size := range map[string]int{"values inline": 10, "values in value files": 400} {
 		t.Run(name, func(t *testing.T) {
 			const clients, hot, cold = 16, 3, 3000

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/torture/history"
 )
 
@@ -100,6 +101,7 @@ func (n *nemesis) work(due <-chan bool, ended <-chan struct{}) error {
 // and paused. A client that does not know the outcome of a write sends it again. Replaying all
 // answers in the order of their versions must give what one client after another would have seen.
 func TestKilledServerIsStrictlySerializable(t *testing.T) {
+	testsize.OneGoroutine(t) // what is tested is in other processes
 	if testing.Short() && os.Getenv("SERIAL_TXNS") == "" {
 		t.Skip("seconds of real processes")
 	}
