@@ -74,14 +74,16 @@ func zeroSector(t *testing.T, file string) {
 
 func remove(t *testing.T, file string) { require.NoError(t, os.Remove(file)) }
 
+const twoBlocks = 8 << 10
+
 // swapBlocks exchanges the first two 4 KiB of a file: of a table whole blocks, or
 // nearly.
 func swapBlocks(t *testing.T, file string) {
 	edit(t, file, func(b []byte) []byte {
-		require.Greater(t, len(b), 8192, "the file is too small to swap blocks in")
-		first := slices.Clone(b[:4096])
-		copy(b, b[4096:8192])
-		copy(b[4096:], first)
+		require.Greater(t, len(b), twoBlocks, "the file is too small to swap blocks in")
+		first := slices.Clone(b[:twoBlocks/2])
+		copy(b, b[twoBlocks/2:twoBlocks])
+		copy(b[twoBlocks/2:], first)
 		return b
 	})
 }
@@ -95,13 +97,21 @@ func glob(pattern string) func(t *testing.T, dir string) []string {
 	}
 }
 
-// newest picks the file that was made last, all of which is in use.
+// newest picks the file that was made last, of which most is in use, of those that have two
+// blocks: a flush may come at any time, also when there is little to write.
 func newest(pattern string) func(t *testing.T, dir string) []string {
 	return func(t *testing.T, dir string) []string {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		require.NoError(t, err)
-		require.NotEmpty(t, files, pattern)
-		return files[len(files)-1:]
+		for _, file := range slices.Backward(files) {
+			info, err := os.Stat(file)
+			require.NoError(t, err)
+			if info.Size() > twoBlocks {
+				return []string{file}
+			}
+		}
+		require.Fail(t, "no file of two blocks", pattern)
+		return nil
 	}
 }
 
