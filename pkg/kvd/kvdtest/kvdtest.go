@@ -31,7 +31,7 @@ const (
 	memtableBytes = 8 << 20
 	cacheBytes    = 4 << 20
 	segmentBytes  = 1 << 20
-	pipeBytes     = 256 << 10
+	pipeBytes     = 64 << 10
 )
 
 // New starts a server and returns a client of it. When the test ends, New closes both, and

@@ -41,7 +41,7 @@ func Serve(t testing.TB, store *servicetest.Store, o service.Options) *Service {
 func ServeStore(t testing.TB, store service.Store, o service.Options) *Service {
 	t.Helper()
 	s := &Service{Server: service.New(store, o, daemon.Protocols()...)}
-	l := memlisten.Listen(1 << 20)
+	l := memlisten.Listen(1 << 16)
 	served := make(chan error, 1)
 	go func() { served <- s.Server.Serve(l) }()
 	t.Cleanup(func() {
