@@ -67,7 +67,7 @@ func (c *conn) load(key batchKey) *atomic.Int64 {
 func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded bool, t *attemptTimes) (a answer, via *frameConn, begun time.Time, f *fault) {
 	key := batchKeyOf(op)
 	c.mu.Lock()
-	f = c.reachLocked()
+	f = c.reachLocked(key)
 	if f == nil && key.calls() && !c.mayTakeCallsLocked() {
 		f = newFault(errNoCalls, true)
 	}
@@ -102,8 +102,12 @@ func (c *conn) callersResumed(key batchKey) {
 	}
 }
 
-// reachLocked opens a frameConn if there is none. It returns a fault if none may be opened now.
-func (c *conn) reachLocked() *fault {
+// reachLocked opens a frameConn for an operation if there is none. It returns a fault if none may be
+// opened now.
+func (c *conn) reachLocked(key batchKey) *fault {
+	if c.mu.current != nil && key >= writing {
+		c.mu.current.leaveIfEndedLocked()
+	}
 	if c.mu.current != nil || c.mu.opening {
 		return nil
 	}

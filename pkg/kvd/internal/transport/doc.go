@@ -68,7 +68,8 @@
 // goroutines, one after the other. So after some frames that were alone in flight and had one operation
 // the receiver leaves the token free, and the caller that sends the next such frame on a socket takes
 // it. It receives until its frame has ended, and then leaves the token free again; if there is more to
-// receive, or if it gives up, it passes the token to the receiver. See receiveToken.
+// receive, or if it gives up, it passes the token to the receiver. While the token is free the end of the
+// connection is not noticed at once, so before a write is added the socket is asked. See receiveToken.
 //
 // # What the watchdog may conclude
 //

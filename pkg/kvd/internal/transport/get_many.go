@@ -118,7 +118,7 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 // has no version, the server chooses one for the whole frame.
 func (c *conn) addTogether(ctx context.Context, keys [][]byte, op frame.Op, wait time.Duration, t *attemptTimes) ([]pendingOp, *fault) {
 	c.mu.Lock()
-	if f := c.reachLocked(); f != nil {
+	if f := c.reachLocked(together); f != nil {
 		c.mu.Unlock()
 		return nil, f
 	}

@@ -179,13 +179,14 @@ func (c *Network) enqueue(ctx context.Context, conn *conn, o *inFrame) {
 	}
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	if o.fault = conn.reachLocked(); o.fault != nil {
+	key := batchKeyOf(&o.op)
+	if o.fault = conn.reachLocked(key); o.fault != nil {
 		o.tries.bound(time.Now())
 	} else {
-		key := batchKeyOf(&o.op)
 		o.pending = conn.addLocked(key, &o.op, wait)
 		o.pending.recordIn(o.tries.timer.beginAttempt())
 		if fc := conn.mu.current; fc != nil {
+			fc.recallLocked() // as sending it would; the socket need not be asked for each operation
 			fc.wakeForLocked(&conn.mu.queues[key])
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -27,6 +28,8 @@ type rawTransport struct {
 	calls  bool
 	err    error // of the connection, for the receiver
 	yields bool  // arrival is running, so an interrupt ends Read
+	look   func() error
+	spare  [1]byte // for look
 }
 
 // readBytes is the size of the receive buffer: the answers to a full window fit. Guessed.
@@ -38,6 +41,7 @@ func newRawTransport(conn, plain net.Conn, netOnly bool) *rawTransport {
 	if conn == plain && !netOnly {
 		c.socket = rawconn.New(conn)
 	}
+	c.look = c.nothing
 	c.in = bufio.NewReaderSize(c, readBytes)
 	return c
 }
@@ -122,6 +126,25 @@ func (c *rawTransport) arrival() (whole bool, err error) {
 
 // interrupt implements callerTransport. If the connection is closed, arrival has ended.
 func (c *rawTransport) interrupt() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) }
+
+// quiet implements callerTransport.
+func (c *rawTransport) quiet() bool {
+	for c.in.Buffered() == 0 {
+		err := c.socket.Await(c.look)
+		if !errors.Is(err, os.ErrDeadlineExceeded) || c.conn.SetReadDeadline(time.Time{}) != nil {
+			return err == nil
+		}
+	}
+	return false
+}
+
+// nothing, which Await calls, returns nil if there is nothing to read. So Await never waits.
+func (c *rawTransport) nothing() error {
+	if _, err := c.socket.ReadNow(c.spare[:]); err == syscall.EAGAIN {
+		return nil
+	}
+	return io.EOF
+}
 
 // unavailable returns err as an error of the network.
 func unavailable(err error) error { return status.Error(codes.Unavailable, err.Error()) }

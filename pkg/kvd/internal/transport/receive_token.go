@@ -1,6 +1,9 @@
 package transport
 
-import "context"
+import (
+	"context"
+	"io"
+)
 
 // receiveToken is held by the one goroutine that receives on a frameConn: its receiver or, if the
 // transport is a callerTransport, a lone caller, which then needs no other goroutine to wake it when its
@@ -12,6 +15,7 @@ import "context"
 //	T2. A token that is free returns to the receiver within two ticks of the watchdog, so that it
 //	    notices what the server sends unasked, and the end of the connection.
 //	T3. Only the receiver ends the frameConn. A caller whose receiving fails passes the error on.
+//	T4. No write is sent on a connection whose end came while the token was free: it would be in doubt.
 type receiveToken struct {
 	holder tokenHolder
 	lone   int           // frames of a single caller that were in flight alone, one after the other
@@ -40,6 +44,10 @@ type callerTransport interface {
 	arrival() (whole bool, err error)
 	// interrupt ends arrival, or the next one.
 	interrupt()
+	// quiet reports whether nothing has arrived, neither answers nor the end of the connection. It
+	// does not wait. Only the goroutine that receives may call it, or any while the token is free and
+	// conn.mu is held. If it reports false, the transport can only be closed.
+	quiet() bool
 }
 
 // directTransport returns a transport as a callerTransport, nil if callers may not receive on it.
@@ -83,6 +91,17 @@ func (c *conn) performAloneLocked(ctx context.Context, f *pendingFrame) bool {
 	fc.sendLocked(q)
 	fc.receiveOwn(ctx, f)
 	return true
+}
+
+// leaveIfEndedLocked is called before a write is added. If something has come while the token was free,
+// the server has ended the connection, or is about to, and another one is used. See T4.
+func (fc *frameConn) leaveIfEndedLocked() {
+	if fc.token.holder == free && !fc.direct.quiet() {
+		fc.retired = true
+		fc.conn.forgetLocked(fc)
+		fc.transport.close()
+		fc.passLocked(io.EOF)
+	}
 }
 
 // recallLocked passes the token to the receiver if it is free.

@@ -395,3 +395,40 @@ func TestALoneWriterReceivesItsAnswer(t *testing.T) {
 		return holder == heldByCaller
 	})
 }
+
+// A write is not sent on a connection that has ended while the token was free: it would be in doubt.
+func TestALoneWriterLeavesAConnectionThatHasEnded(t *testing.T) {
+	for name, write := range map[string]func(*loneCaller, context.Context) error{
+		"alone": func(l *loneCaller, ctx context.Context) error { return l.replace(ctx, "k", []byte("v")) },
+		"in a pipeline": func(l *loneCaller, ctx context.Context) error {
+			op := putOf("k", []byte("v"), backend.Default)
+			op.ReturnPrevious = true
+			o := &backend.Operation{Op: op}
+			l.OperateAll(ctx, []*backend.Operation{o})
+			return o.Err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoneCaller(t, Options{})
+			testwait.Until(t, func() bool {
+				l.free(t)
+				l.transport().(*rawTransport).interrupt() // too late for its caller
+				all := l.accepted()
+				require.NoError(t, all[len(all)-1].Close())
+				time.Sleep(time.Millisecond) // the end arrives
+				unseen := l.holder() == free
+				ended := make(chan error, 1)
+				go func() { ended <- write(l, context.Background()) }()
+				select {
+				case request := <-l.log.frames:
+					l.log.answer <- servertest.AnswerAll(request)
+					err, _ := testwait.Receive(t, ended)
+					require.NoError(t, err)
+				case err := <-ended:
+					require.NoError(t, err, "without an answer")
+				}
+				return unseen // not by the receiver, on a busy machine
+			})
+		})
+	}
+}
