@@ -176,6 +176,8 @@ func (s *Scanner) begin() bool {
 	if !s.goOn() {
 		return false
 	}
+	s.e.waiters.begin()
+	defer s.e.waiters.end()
 	r := newFeed(s)
 	s.shared.Lock()
 	s.feed, s.shared.feed = r, r
@@ -194,11 +196,13 @@ func (s *Scanner) begin() bool {
 }
 
 // take hands the merge the next batch of a source, if the scan may continue.
-func (s *Scanner) take(i int) bool { return s.goOn() && s.fetch(i) }
-
-func (s *Scanner) fetch(i int) bool {
+func (s *Scanner) take(i int) bool {
 	s.e.waiters.begin()
 	defer s.e.waiters.end()
+	return s.goOn() && s.fetch(i)
+}
+
+func (s *Scanner) fetch(i int) bool {
 	b, err := s.feed.sources[i].take()
 	s.feed.merge.take(i, b.Items)
 	return s.fail(err)
