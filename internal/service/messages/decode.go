@@ -205,7 +205,7 @@ func next(encoded []byte) (number int, kind protowire.Type, value, rest []byte, 
 		}
 	}
 	n, kind, tag := protowire.ConsumeTag(encoded)
-	if tag < 0 {
+	if tag < 0 || n > protowire.MaxValidNumber { // which ConsumeTag does not check
 		return 0, 0, nil, nil, false
 	}
 	encoded = encoded[tag:]
