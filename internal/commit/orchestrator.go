@@ -220,8 +220,8 @@ func (o *Orchestrator) tryLead(single *WriteGroup) bool {
 		o.company.Meet()
 		return false
 	}
-	company := o.mayHaveCompany()
-	if single != nil && (company || single.level >= kv.DurabilitySync) {
+	o.countCall()
+	if single != nil && (single.level >= kv.DurabilitySync || o.mayHaveCompany()) {
 		runtime.Gosched() // as in orchestrate
 	}
 	o.gather()
@@ -240,14 +240,18 @@ const (
 	aloneYields = 256
 )
 
+// countCall counts a call that leads, and looks now and then whether it is alone.
+func (o *Orchestrator) countCall() {
+	if o.alone++; o.alone%aloneCalls == 0 && o.company.left() {
+		o.alone = 0
+	}
+}
+
 // mayHaveCompany reports whether the caller that leads should yield, unless it waits for a sync: for
 // other callers to add their groups, and for readers to get the processor. If there are none, a yield
 // makes the runtime wake a thread, and while that looks for work the caller is slower, by a fifth for a
 // buffered put: see bench/NOTES.md. Beside a sync that is nothing.
 func (o *Orchestrator) mayHaveCompany() bool {
-	if o.alone++; o.alone%aloneCalls == 0 && o.company.left() {
-		o.alone = 0
-	}
 	return o.alone <= aloneCalls || o.alone%aloneYields == 0
 }
 
