@@ -50,11 +50,9 @@ const Preamble = "\x00kvdfrm\x01"
 // ALPN is the name of the protocol of raw frames in a TLS handshake.
 const ALPN = "kvd-frame/1"
 
-// LengthBytes is the least of a frame that FrameLength needs.
-const LengthBytes = 4
-
 // The layout of the header: see the package comment.
 const (
+	lengthBytes = 4
 	headerBytes = 20
 	nameBytes   = 16
 
@@ -143,20 +141,20 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }
 
-// FrameLength returns the size of a compact frame, given at least its first LengthBytes.
+// frameLength returns the size of a compact frame, given at least its first lengthBytes.
 // It is an error if the size exceeds limit or is less than that of a header.
-func FrameLength(header []byte, limit int) (n int, err error) {
-	if len(header) < LengthBytes {
+func frameLength(header []byte, limit int) (n int, err error) {
+	if len(header) < lengthBytes {
 		return 0, errShort
 	}
 	rest := binary.LittleEndian.Uint32(header)
-	if rest < headerBytes-LengthBytes {
+	if rest < headerBytes-lengthBytes {
 		return 0, malformed("a length of %d is less than its header", rest)
 	}
-	if int64(rest) > int64(limit)-LengthBytes {
-		return 0, fmt.Errorf("%w: %d bytes, limit is %d", ErrTooLarge, int64(rest)+LengthBytes, limit)
+	if int64(rest) > int64(limit)-lengthBytes {
+		return 0, fmt.Errorf("%w: %d bytes, limit is %d", ErrTooLarge, int64(rest)+lengthBytes, limit)
 	}
-	return int(rest) + LengthBytes, nil
+	return int(rest) + lengthBytes, nil
 }
 
 // header is the fixed first part of a compact frame.
@@ -172,7 +170,7 @@ type header struct {
 
 // put writes the header of a frame of n bytes.
 func (h *header) put(b []byte, n int) {
-	binary.LittleEndian.PutUint32(b, uint32(n-LengthBytes))
+	binary.LittleEndian.PutUint32(b, uint32(n-lengthBytes))
 	b[kindOffset] = byte(h.kind)
 	b[flagsOffset] = h.flags
 	binary.LittleEndian.PutUint16(b[countOffset:], uint16(h.count))
@@ -183,7 +181,7 @@ func (h *header) put(b []byte, n int) {
 
 // decodeHeader decodes the header of a whole frame and returns what follows it.
 func decodeHeader(frame []byte) (h header, body cutter, err error) {
-	n, err := FrameLength(frame, math.MaxInt)
+	n, err := frameLength(frame, math.MaxInt)
 	switch {
 	case err != nil:
 		return h, body, err

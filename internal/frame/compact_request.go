@@ -32,7 +32,7 @@ func (r *Request) Discard(from *bufio.Reader, limit int) error {
 	if err != nil {
 		return unexpected(err, start)
 	}
-	n, err := FrameLength(start, limit)
+	n, err := frameLength(start, limit)
 	if err != nil {
 		return err
 	}

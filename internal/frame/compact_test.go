@@ -177,7 +177,7 @@ func TestCompactRequestsAreReadAsTheyWereBuilt(t *testing.T) {
 			data := r.build(&b)
 			assert.LessOrEqual(t, len(data), b.Len())
 			assert.Equal(t, len(r.ops), b.Count())
-			n, err := FrameLength(data[:4], len(data))
+			n, err := frameLength(data[:4], len(data))
 			require.NoError(t, err)
 			require.Equal(t, len(data), n)
 			want := r.want()
@@ -342,9 +342,9 @@ func TestMalformedFrames(t *testing.T) {
 }
 
 func TestFrameLengthIsBounded(t *testing.T) {
-	_, err := FrameLength([]byte("\xfd\x03\x00\x00"), 1024)
+	_, err := frameLength([]byte("\xfd\x03\x00\x00"), 1024)
 	require.ErrorContains(t, err, "1025 bytes, limit is 1024")
-	n, err := FrameLength([]byte("\xfc\x03\x00\x00"), 1024)
+	n, err := frameLength([]byte("\xfc\x03\x00\x00"), 1024)
 	require.NoError(t, err)
 	assert.Equal(t, 1024, n)
 }
@@ -467,6 +467,20 @@ func TestAMessageSaysWhyItsFrameIsMalformed(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.ErrorIs(t, Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(encoded)}, new(Response)), errTwoFormats)
+}
+
+// A frame has arrived once its last byte is in the buffer, and so has what cannot be a frame.
+func TestArrivedNeedsAllBytesOfAFrame(t *testing.T) {
+	r := Response{ID: 1, Results: []Result{{Value: []byte("v"), HasPrevious: true}}}
+	data := r.AppendCompact(nil)
+	for n := range len(data) + 1 {
+		in := bufio.NewReader(bytes.NewReader(data[:n]))
+		_, _ = in.Peek(len(data)) // fills the buffer; an error means that there is less
+		require.Equal(t, n == len(data), Arrived(in, len(data)), "%d of %d bytes", n, len(data))
+		if n >= lengthBytes {
+			require.True(t, Arrived(in, len(data)-1), "the frame is above the limit")
+		}
+	}
 }
 
 func TestFramesAreReadFromAConnection(t *testing.T) {

@@ -25,7 +25,7 @@ func (r *Request) ReadGrowing(from *bufio.Reader, limit int, grow func(bytes int
 	if err != nil {
 		return 0, unexpected(err, start)
 	}
-	n, err := FrameLength(start, limit)
+	n, err := frameLength(start, limit)
 	if err != nil {
 		return 0, err
 	}

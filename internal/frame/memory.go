@@ -27,17 +27,28 @@ func (m *memory) set(b mem.Buffer) []byte {
 
 // read reads one compact frame from a connection.
 func (m *memory) read(from *bufio.Reader, limit int) (frame []byte, err error) {
-	start, err := from.Peek(LengthBytes)
+	start, err := from.Peek(lengthBytes)
 	if err != nil {
 		return nil, unexpected(err, start)
 	}
-	n, err := FrameLength(start, limit)
+	n, err := frameLength(start, limit)
 	if err != nil {
 		return nil, err
 	}
 	frame = m.sized(n)
 	_, err = io.ReadFull(from, frame)
 	return frame, err
+}
+
+// Arrived reports whether all of the next compact frame is in the buffer, or enough to see that it is
+// none, so that reading it does not wait.
+func Arrived(in *bufio.Reader, limit int) bool {
+	start, _ := in.Peek(in.Buffered()) // never an error
+	if len(start) < lengthBytes {
+		return false
+	}
+	n, err := frameLength(start, limit)
+	return err != nil || n <= len(start)
 }
 
 // unexpected returns the error for a connection that ended after part of a frame.

@@ -30,7 +30,7 @@ func ReadAnySignIn(from io.Reader) (token string, err error) {
 	if _, err := io.ReadFull(from, head[:]); err != nil {
 		return "", err
 	}
-	n, err := FrameLength(head[:], MaxSignInBytes)
+	n, err := frameLength(head[:], MaxSignInBytes)
 	if err != nil {
 		return "", err
 	}

@@ -263,7 +263,7 @@ func endOf(err error) error {
 // read reads a frame that has begun to arrive. The rest must arrive within the default
 // deadline.
 func (c *rawTransport) read(f *frame.Request) error {
-	if c.whole() {
+	if frame.Arrived(c.in.buffered, c.limit) {
 		return f.Read(c.in.buffered, c.limit)
 	}
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.server.Options().Deadline)); err != nil {
@@ -273,17 +273,6 @@ func (c *rawTransport) read(f *frame.Request) error {
 		return err
 	}
 	return c.conn.SetReadDeadline(time.Time{})
-}
-
-// whole reports whether all of the next frame is there, or enough to see that it
-// is none.
-func (c *rawTransport) whole() bool {
-	start, _ := c.in.buffered.Peek(c.in.buffered.Buffered()) // never an error
-	if len(start) < frame.LengthBytes {
-		return false
-	}
-	n, err := frame.FrameLength(start, c.limit)
-	return err != nil || n <= len(start)
 }
 
 // readRest reads a frame of which a part is there. Its memory grows with what arrives. If

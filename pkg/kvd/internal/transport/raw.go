@@ -112,7 +112,7 @@ func (c *rawTransport) failed(err error) error {
 // arrival implements callerTransport.
 func (c *rawTransport) arrival() (whole bool, err error) {
 	c.yields = true
-	start, err := c.in.Peek(frame.LengthBytes)
+	_, err = c.in.Peek(1)
 	c.yields = false
 	switch {
 	case err == errInterrupted:
@@ -120,8 +120,7 @@ func (c *rawTransport) arrival() (whole bool, err error) {
 	case err != nil:
 		return false, c.failed(err)
 	}
-	n, err := frame.FrameLength(start, maxReceiveBytes)
-	return err != nil || n <= c.in.Buffered(), nil // receive says what the error is
+	return frame.Arrived(c.in, maxReceiveBytes), nil
 }
 
 // interrupt implements callerTransport. If the connection is closed, arrival has ended.
