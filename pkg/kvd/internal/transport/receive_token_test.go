@@ -160,8 +160,8 @@ func TestALoneCallerReceivesItsAnswer(t *testing.T) {
 	}
 }
 
-// A caller that receives gives up when its context ends. Its answer, which then comes, is nobody's, and
-// the next caller gets its own.
+// A caller that receives gives up when its context ends. The client drops the answer, which comes later.
+// The next caller gets its own answer.
 func TestALoneCallerGivesUp(t *testing.T) {
 	l := newLoneCaller(t, Options{})
 	request, ended, cancel := l.receiving(t, "late", cancellable)
@@ -199,8 +199,8 @@ func TestALoneCallerTimesOut(t *testing.T) {
 	})
 }
 
-// An interrupt that comes too late for the caller that it was for harms none: not the receiver, and not
-// another caller.
+// An interrupt may come after its caller has returned. It ends neither the receive of the receiver nor
+// that of another caller.
 func TestALateInterruptHarmsNone(t *testing.T) {
 	l := newLoneCaller(t, Options{})
 	l.free(t)
