@@ -69,9 +69,10 @@ func conditionFailed(err error) bool {
 	return ok && e.Reason == kvdpb.ReasonConditionFailed && !errors.Is(err, kvd.ErrUncertain)
 }
 
-// closedHint is for a connection on which the server's reason was lost, as that of TLS can be if the
-// client writes first.
-const closedHint = "the server closed the connection: it may just have been stopped, or it wants a client certificate, to be given with --tls-cert and --tls-key"
+// closedHint is for a connection that was reset, so that the server's reason was lost: a server that uses
+// TLS resets one if the client wrote more than it has read.
+const closedHint = "the server closed the connection: it may just have been stopped; if it uses TLS, give its authority's certificate with --tls-ca; " +
+	"if it wants a client certificate, give one with --tls-cert and --tls-key"
 
 // handshakeHint says what to do if a server was reached and its side of TLS is another one, "" for all
 // other errors. gRPC has no errors for these, only texts.

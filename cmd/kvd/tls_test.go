@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -143,6 +144,34 @@ func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
 	assert.Equal(t, 64, r.code)
 	assert.Contains(t, r.err, "belong together")
 	assert.Zero(t, p.end(syscall.SIGTERM))
+}
+
+// A server that uses TLS resets the connection of a client in plain text if that wrote more than the
+// server has read; the error then names both reasons for which the server may have done so.
+func TestAResetConnectionMayBeOneOfTLS(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var resets sync.WaitGroup
+	resets.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // closed below
+			}
+			if _, err := c.Read(make([]byte, 1)); err == nil { // otherwise the client has given up
+				assert.NoError(t, c.(*net.TCPConn).SetLinger(0))
+			}
+			assert.NoError(t, c.Close())
+		}
+	})
+	r := command(t, "", nil, "get", "a", "--addr", l.Addr().String(), "--timeout", "1s")
+	assert.Equal(t, exitUnavailable, r.code, r.err)
+	assert.Contains(t, r.err, "if it uses TLS, give its authority's certificate")
+	assert.Contains(t, r.err, "wants a client certificate")
+	assert.NotContains(t, r.err, "is the server running")
+	require.NoError(t, l.Close())
+	resets.Wait()
 }
 
 // New certificates are served after SIGHUP, and a bad pair leaves the old one in use.
