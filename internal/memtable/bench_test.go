@@ -358,34 +358,42 @@ func BenchmarkAddRangeTombstones(b *testing.B) {
 // BenchmarkScanBesideAdds opens an iterator and reads 50 entries after every
 // few Adds, the worst case for an order that is made on demand.
 func BenchmarkScanBesideAdds(b *testing.B) {
-	for _, adds := range []int{1, 100} {
-		b.Run(fmt.Sprintf("adds=%d", adds), func(b *testing.B) {
-			keys := newBenchKeys(1)
-			t := keys.table()
-			t.NewIterator()
-			seq := kv.SeqNum(benchEntries)
-			rng := rand.New(rand.NewPCG(4, 1))
-			var longest time.Duration
-			for b.Loop() {
-				for range adds {
-					seq++
-					e := keys.entry(rng.IntN(benchEntries))
-					var key [16]byte
-					binary.BigEndian.PutUint64(key[:], rng.Uint64())
-					e.Key, e.Seq = key[:], seq
-					t.Add(keyhash.Sum(e.Key), &e)
-				}
-				start := time.Now()
-				it := t.NewIterator()
-				it.SeekGE(keys.key(rng.IntN(benchEntries)))
-				for range 50 {
-					it.Next()
-				}
-				longest = max(longest, time.Since(start))
-			}
-			b.ReportMetric(float64(longest.Nanoseconds()), "ns-longest")
-		})
+	for _, prefix := range []string{"", "tenant/t"} {
+		for _, adds := range []int{1, 100} {
+			b.Run(fmt.Sprintf("prefix=%s/adds=%d", prefix, adds), func(b *testing.B) { benchScanBesideAdds(b, prefix, adds) })
+		}
 	}
+}
+
+func benchScanBesideAdds(b *testing.B, prefix string, adds int) {
+	keys := newBenchKeys(1)
+	for i := range keys.hashes {
+		copy(keys.key(i), prefix)
+		keys.hashes[i] = keyhash.Sum(keys.key(i))
+	}
+	t := keys.table()
+	t.NewIterator()
+	seq := kv.SeqNum(benchEntries)
+	rng := rand.New(rand.NewPCG(4, 1))
+	var longest time.Duration
+	for b.Loop() {
+		for range adds {
+			seq++
+			e := keys.entry(rng.IntN(benchEntries))
+			var key [16]byte
+			binary.BigEndian.PutUint64(key[copy(key[:], prefix):], rng.Uint64())
+			e.Key, e.Seq = key[:], seq
+			t.Add(keyhash.Sum(e.Key), &e)
+		}
+		start := time.Now()
+		it := t.NewIterator()
+		it.SeekGE(keys.key(rng.IntN(benchEntries)))
+		for range 50 {
+			it.Next()
+		}
+		longest = max(longest, time.Since(start))
+	}
+	b.ReportMetric(float64(longest.Nanoseconds()), "ns-longest")
 }
 
 // The remaining benchmarks measure alternative designs.

@@ -12,7 +12,7 @@
 //	hash ─> index: 256 segments of slots          arena: chunks, in order of Add
 //	        [ tag 24 bits | address 40 bits ] ──> record ──> older version of the key
 //	                                              record
-//	order: sorted runs of (8 bytes of key, address), made on demand
+//	order: sorted runs of (8 bytes of key after the common prefix, address), made on demand
 //	marks: (sequence number, address) of one record in 32
 //	range tombstones: sorted runs of them, beside their records
 //

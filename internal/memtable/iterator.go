@@ -13,7 +13,7 @@ import (
 // report.
 type iterator struct {
 	arena *arena
-	runs  []run
+	sorted
 	// heads holds the rest of each run that is not at its end: the end of the run on a
 	// forward walk, its beginning on a backward walk. They are ordered by the ref that
 	// comes first in the direction of the walk. The runs differ in size by a factor, so
@@ -38,8 +38,8 @@ const (
 
 var _ kv.Iterator = (*iterator)(nil)
 
-func newIterator(a *arena, runs []run) *iterator {
-	return &iterator{arena: a, runs: runs, heads: make([]run, 0, len(runs))}
+func newIterator(a *arena, s sorted) *iterator {
+	return &iterator{arena: a, sorted: s, heads: make([]run, 0, len(s.runs))}
 }
 
 func (it *iterator) First() bool {
@@ -101,7 +101,13 @@ func (it *iterator) turn(d direction) { it.heads, it.direction, it.untilTouch = 
 
 // find returns the index of the first ref in r whose key is >= key.
 func (it *iterator) find(r run, key []byte) int {
-	word := kv.KeyWord(key, 0)
+	n := min(len(key), len(it.prefix))
+	if c := bytes.Compare(key[:n], it.prefix[:n]); c > 0 {
+		return len(r)
+	} else if c < 0 || n < len(it.prefix) {
+		return 0
+	}
+	word := kv.KeyWord(key, n)
 	return sort.Search(len(r), func(i int) bool {
 		if c := cmp.Compare(r[i].word, word); c != 0 {
 			return c > 0

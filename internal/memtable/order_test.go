@@ -1,6 +1,7 @@
 package memtable
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -39,7 +40,7 @@ func TestSortOfAwkwardKeys(t *testing.T) {
 			}
 			requireEntries(t, m.sorted(), all(table))
 			r := table.order.mu.runs[0]
-			require.True(t, slices.IsSortedFunc(r, table.arena.compare), "the words are the first ones again")
+			require.True(t, slices.IsSortedFunc(r, table.arena.compare), "the words are those after the prefix again")
 			require.Equal(t, n, cap(r), "allocated once")
 		})
 	}
@@ -62,4 +63,44 @@ func TestRunsStayFew(t *testing.T) {
 	before := table.order.mu.runs
 	table.NewIterator()
 	require.Equal(t, len(before), len(table.order.mu.runs), "nothing new, nothing done")
+}
+
+// TestKeysThatShareLessAndLess adds keys that share an ever shorter prefix, one byte or
+// several shorter each time, and opens an iterator after each step. It expects each
+// iterator to have what was there when it was opened, and that words are read again a
+// bounded number of times.
+func TestKeysThatShareLessAndLess(t *testing.T) {
+	testsize.OneGoroutine(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, step := range []int{1, 3, 40} {
+		table := New(Options{})
+		var m model
+		common := bytes.Repeat([]byte("m"), 120)
+		type opened struct {
+			it   kv.Iterator
+			want []kv.Entry
+		}
+		var open []opened
+		for n := len(common); n >= 0; n -= step {
+			for i := range 5 {
+				key := slices.Concat(common[:n], []byte{"lmn"[rng.IntN(3)], byte(i)}, common[:rng.IntN(12)])
+				m.add(table, kv.Entry{Key: key[:min(len(key), 1+rng.IntN(200))], Seq: kv.SeqNum(len(m) + 1), Kind: kv.KindDelete})
+			}
+			open = append(open, opened{table.NewIterator(), m.sorted()})
+		}
+		for _, o := range open {
+			o.it.First()
+			requireEntries(t, o.want, rest(o.it))
+			for range 20 {
+				from := slices.Concat(common[:rng.IntN(len(common))], []byte{"alnmz"[rng.IntN(5)]}, common[:rng.IntN(9)])
+				at, _ := slices.BinarySearchFunc(o.want, from, func(e kv.Entry, key []byte) int { return bytes.Compare(e.Key, key) })
+				it := newIterator(&table.arena, o.it.(*iterator).sorted)
+				it.SeekGE(from)
+				requireEntries(t, o.want[at:], rest(it))
+				it.SeekLT(from)
+				requireEntries(t, reversed(o.want[:at]), restBackward(it))
+			}
+		}
+		require.LessOrEqual(t, table.order.mu.reread, (rereads+2)*len(m))
+	}
 }
