@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"runtime"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -276,19 +277,55 @@ func (b *block) seek(key []byte) (i int, ok bool) {
 	case c < 0 || n < len(prefix):
 		return 0, true
 	}
-	var h header
 	suffix := key[n:]
 	low, high := 0, b.entries
-	for low < high {
-		mid := int(uint(low+high) / 2)
-		if !b.header(mid, &h) {
-			return 0, false
+	for low < high { // the answer is in low to high
+		step := (high - low + probes - 1) / probes
+		b.touchEvery(step, low, high)
+		first, end := 0, (high-low+step-1)/step // of the probes, entries low, low+step, ...
+		for first < end {
+			mid := int(uint(first+end) / 2)
+			before, ok := b.before(low+mid*step, suffix)
+			if !ok {
+				return 0, false
+			}
+			if before {
+				first = mid + 1
+			} else {
+				end = mid
+			}
 		}
-		if bytes.Compare(b.suffix(&h), suffix) < 0 {
-			low = mid + 1
-		} else {
-			high = mid
+		if at := low + first*step; at < high {
+			high = at
+		}
+		if first > 0 {
+			low += (first-1)*step + 1
 		}
 	}
 	return low, true
+}
+
+// probes is how many entries a step of a search loads at once. The entries of a block of
+// 4 KiB have a cache line or two each, so a binary search would wait for memory at nearly
+// every step.
+const probes = 8
+
+// touchEvery loads every step-th of the entries low to high.
+func (b *block) touchEvery(step, low, high int) {
+	var sum byte // keeps the compiler from dropping the loads
+	for i := low; i < high; i += step {
+		if at, _, ok := b.span(i); ok {
+			sum += b.data[at]
+		}
+	}
+	runtime.KeepAlive(sum)
+}
+
+// before reports whether the key of entry i, without the prefix, is less than suffix.
+func (b *block) before(i int, suffix []byte) (before, ok bool) {
+	var h header
+	if !b.header(i, &h) {
+		return false, false
+	}
+	return bytes.Compare(b.suffix(&h), suffix) < 0, true
 }
