@@ -203,7 +203,7 @@ func (s *Scanner) take(i int) bool {
 }
 
 func (s *Scanner) fetch(i int) bool {
-	b, err := s.feed.sources[i].take()
+	b, err := s.feed.sources[i].take(s.left)
 	s.feed.merge.take(i, b.Items)
 	return s.fail(err)
 }

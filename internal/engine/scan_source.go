@@ -28,10 +28,11 @@ type source struct {
 	// One batch is lent to the merge, the other is the batch ahead.
 	batches [2]scanbatch.Batch
 	ahead   int
-	filled  bool // the batch ahead has been read
-	helped  bool // a helper goroutine was started to read it
-	size    int  // items of the batch ahead
-	bytes   int  // likewise
+	filled  bool   // the batch ahead has been read
+	helped  bool   // a helper goroutine was started to read it
+	size    int    // items of the batch ahead, unless the scan ends before
+	bytes   int    // likewise
+	left    uint64 // items up to the limit of the scan, when take was last called
 
 	memory kv.Memory // nil: the scan is not charged
 	held   [2]int64  // taken from memory for each batch
@@ -59,10 +60,11 @@ const (
 
 // take returns the next batch, which it reads unless a helper has done so. The batch is
 // borrowed until the next call. Only a source that has ended returns an empty batch, with
-// the error if that was the reason.
-func (c *source) take() (*scanbatch.Batch, error) {
+// the error if that was the reason. The scan returns up to left more items.
+func (c *source) take(left uint64) (*scanbatch.Batch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.left = left
 	c.fillLocked()
 	taken := &c.batches[c.ahead]
 	c.ahead = 1 - c.ahead
@@ -113,8 +115,9 @@ func (c *source) fillLocked() {
 		c.endLocked(c.reserveLocked())
 		defer c.settleLocked(c.ahead)
 	}
-	for b.Reset(c.size, c.bytes, c.s.opts.KeysOnly); !c.end && len(b.Items) == 0; {
-		c.readLocked(b)
+	size := int(min(uint64(c.size), c.left))
+	for b.Reset(size, c.bytes, c.s.opts.KeysOnly); !c.end && len(b.Items) == 0; {
+		c.readLocked(b, size)
 	}
 	c.size = min(growItems*c.size, maxItems)
 }
@@ -151,8 +154,8 @@ func (c *source) settleLocked(batch int) {
 	}
 }
 
-// readLocked does one Fill of b, which may find only deleted keys.
-func (c *source) readLocked(b *scanbatch.Batch) {
+// readLocked does one Fill of b, with up to size items. It may find only deleted keys.
+func (c *source) readLocked(b *scanbatch.Batch, size int) {
 	if !c.open && !c.end {
 		c.openLocked(time.Now())
 		c.endLocked(c.s.kept()) // checked after the walk is open: see snapshots
@@ -160,7 +163,7 @@ func (c *source) readLocked(b *scanbatch.Batch) {
 	if c.end {
 		return
 	}
-	b.Reset(c.size, c.bytes, c.s.opts.KeysOnly)
+	b.Reset(size, c.bytes, c.s.opts.KeysOnly)
 	more := c.walk.Fill(b)
 	if n := len(b.Items); n > 0 {
 		c.last, c.begun = append(c.last[:0], b.Items[n-1].Key...), true
