@@ -46,6 +46,10 @@
 //
 // A caller that ends leading wakes the orchestrator if the note is set or the queue of a member that
 // it has looked at is not empty. An orchestrator that leads checks both again before it ends leading.
+// Beside readers a caller that has queued its groups becomes a helper for some microseconds, unless one asks
+// for a sync: it looks again and again whether they are decided, and leads if no goroutine does. While there are
+// helpers, a caller that ends leading leaves what there is to do to them, and the last helper to give up wakes
+// the orchestrator if that may not be done. So most such writes wake no goroutine.
 //
 // More members for an orchestrator save processor time, and fewer let more processors work at a time. The
 // engine makes one orchestrator for two processors: with two, one leader is enough for all partitions

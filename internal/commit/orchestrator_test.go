@@ -156,6 +156,93 @@ func TestCallsThatAreAloneSeldomYield(t *testing.T) {
 	})
 }
 
+// A leader leaves what is queued to a helper, if there is one, and the last helper to give up leaves it
+// to the orchestrator.
+func TestALeaderLeavesWhatIsQueuedToAHelper(t *testing.T) {
+	for _, gaveUp := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFixture(t)
+			all := s.members(t, 2)
+			synctest.Wait()
+			o := all[0].orchestrator
+			o.helpers.Store(2)
+			require.True(t, o.tryLock())
+			_, g := groupOf(all[1], "k", kv.DurabilityBuffered)
+			require.True(t, all[1].tryEnqueue(g))
+			o.finish()
+			require.Empty(t, o.signal, "the orchestrator is not woken")
+			_, decided := groupOf(all[0], "decided", kv.DurabilityBuffered)
+			decided.call.left.Store(0)
+			o.help(decided.call)
+			require.Empty(t, g.call.Done(), "a call that is decided helps no other one")
+			o.helpers.Add(-1) // one gave up before it looked
+			if !gaveUp {
+				require.True(t, o.tryLock())
+				o.leadOnce()
+				require.Len(t, g.call.Done(), 1)
+				require.False(t, o.left.Load(), "nothing is left")
+			}
+			o.helpers.Add(-1)
+			o.wakeIfLeft()
+			synctest.Wait()
+			require.Len(t, g.call.Done(), 1)
+			require.NoError(t, g.writes[0].Err)
+		})
+	}
+}
+
+// A caller helps only beside readers, and while it helps it leads if there is no leader.
+func TestCallersHelpBesideReaders(t *testing.T) {
+	for _, readers := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFixture(t)
+			all := s.members(t, 1)
+			synctest.Wait()
+			o := all[0].orchestrator
+			_, g := groupOf(all[0], "k", kv.DurabilityBuffered)
+			require.True(t, o.tryLock())
+			require.True(t, all[0].tryEnqueue(g))
+			o.sawAll() // so that the orchestrator is not woken for it
+			require.True(t, o.unlock())
+			helped := false
+			for range 100 { // each of which may be the one that forgets the readers
+				if readers {
+					o.company.MeetReader()
+				}
+				o.help(g.call)
+				helped = helped || g.call.decided()
+			}
+			require.Equal(t, readers, helped)
+			require.Zero(t, o.helpers.Load())
+			all[0].Wake()
+			synctest.Wait()
+			require.Len(t, g.call.Done(), 1)
+		})
+	}
+}
+
+// A helper that gives up while another goroutine leads has the orchestrator see to what is left.
+func TestTheLastHelperToGiveUpWakesTheOrchestrator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		all := s.members(t, 1)
+		synctest.Wait()
+		o := all[0].orchestrator
+		require.True(t, o.tryLock())
+		_, g := groupOf(all[0], "k", kv.DurabilityBuffered)
+		require.True(t, all[0].tryEnqueue(g))
+		o.left.Store(true)
+		for range 100 { // each of which may be the one that forgets the readers
+			o.company.MeetReader()
+			o.help(g.call)
+		}
+		require.False(t, o.left.Load())
+		o.finish()
+		synctest.Wait()
+		require.Len(t, g.call.Done(), 1)
+	})
+}
+
 // A caller that leads has the log write what it has appended for other members, also if its own group
 // has to wait.
 func TestALeaderWhoseOwnGroupWaits(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 // alone. It then has the log flushed once for all groups that it appended. The other
 // groups are queued; Submit waits for a full inbox only after it has finished what it
 // appended. Each group is decided through its call, sooner or later, also if it was
-// refused.
+// refused. If groups are queued, none asks for a sync, and there are readers, the caller first helps: see
+// Orchestrator.help.
 func Submit(ctx context.Context, groups []*WriteGroup) {
 	var s submission
 	var single *WriteGroup
@@ -45,6 +46,8 @@ func Submit(ctx context.Context, groups []*WriteGroup) {
 		for _, g := range s.full {
 			g.to.enqueue(ctx, until, g)
 		}
+	} else if s.queued != nil && !s.syncs {
+		s.queued.to.orchestrator.help(s.queued.call)
 	}
 }
 
@@ -53,6 +56,9 @@ type submission struct {
 	log  Log             // has records that the caller has appended; nil: none
 	led  []*Orchestrator // whose leader the caller is until the log is written
 	full []*WriteGroup   // to queue once the inbox has room
+
+	queued *WriteGroup // the last one that is queued because another goroutine leads
+	syncs  bool        // a group asks for a sync
 
 	one [1]*Orchestrator // memory for led
 }
@@ -75,7 +81,10 @@ func (s *submission) append(groups []*WriteGroup, single *WriteGroup) {
 			until = until || g.level < kv.DurabilitySync
 		} else if !g.to.tryEnqueue(g) {
 			s.full = append(s.full, g)
+		} else if !lead && g.to.opts.Writes.Linger == 0 {
+			s.queued = g
 		}
+		s.syncs = s.syncs || g.level >= kv.DurabilitySync
 	}
 	if !lead {
 		return

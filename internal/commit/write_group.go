@@ -40,6 +40,9 @@ func (c *Call) Reset(groups int) {
 // Done delivers one value once every group is decided.
 func (c *Call) Done() <-chan struct{} { return c.done }
 
+// decided reports whether every group is decided.
+func (c *Call) decided() bool { return c.left.Load() <= 0 }
+
 // Trace returns, once Done has delivered, the way of the group that was decided last
 // and whether it came to its end: see WriteGroup.Time.
 func (c *Call) Trace() (times *trace.Batch, finished bool) { return c.trace, c.finished }

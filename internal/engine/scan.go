@@ -178,6 +178,7 @@ func (s *Scanner) begin() bool {
 	}
 	s.e.waiters.begin()
 	defer s.e.waiters.end()
+	s.e.company.MeetReader()
 	r := newFeed(s)
 	s.shared.Lock()
 	s.feed, s.shared.feed = r, r

@@ -41,7 +41,7 @@ func (e *Engine) yield(keys int) {
 	every := uint32(seldomYieldEvery)
 	if e.hasWaiters() {
 		every = yieldEvery
-		e.company.Meet()
+		e.company.MeetReader()
 	}
 	if rand.Uint32()%every < uint32(keys) {
 		runtime.Gosched()
