@@ -27,7 +27,7 @@ func TestMemoryStaysWithinTheBudgetWithRangeDeletes(t *testing.T) {
 	for _, partitions := range []int{16, 64} {
 		long, short := longestRanges(1024), shortRanges(4096)
 		most := shortRanges(kv.DefaultLimits.MostTaken() / partitions / (len("ab") + kv.RangeDeleteBytes))
-		withTinyElements(t, []memoryCase{
+		withTinyElements(t, serve, []memoryCase{
 			{name: fmt.Sprintf("1,024 long range deletes, %d partitions", partitions), attack: deleteRanges(long, codes.InvalidArgument), events: 100},
 			{name: fmt.Sprintf("4,096 short range deletes, %d partitions", partitions), attack: deleteRanges(short, codes.InvalidArgument), events: 100},
 			{name: fmt.Sprintf("the most short range deletes, %d partitions", partitions), attack: deleteRanges(most, codes.OK), events: 100},
