@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -54,6 +55,7 @@ func heap() uint64 {
 
 // A check needs memory for the filter and index of one table, and not for hundreds of values.
 func TestACheckDoesNotKeepValues(t *testing.T) {
+	testsize.OneGoroutine(t) // a check has one, and what it checks is large
 	const count, size = 128, 512 << 10
 	fsys := vfs.NewMem()
 	e, err := engine.Open("data", engine.Options{FS: fsys, Partitions: 1, ValueThreshold: 1 << 10, LowDiskBytes: 1})
