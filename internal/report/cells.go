@@ -235,7 +235,7 @@ func extremeRates(run *results.Run, seconds int) (slowest, fastest []float64) {
 // HeatMap shows how many operations had which latency in each second, or each period of a long
 // run.
 func HeatMap(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
-	run, seconds := condensed(run, heatColumns)
+	seconds := periodOf(run, heatColumns)
 	first, last := uint64(math.MaxUint64), uint64(0)
 	for i := range run.Series {
 		for _, p := range run.Series[i].Heat {
@@ -246,11 +246,13 @@ func HeatMap(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure
 	for row := first; row <= last+1 && first <= last; row++ {
 		heat.Y = append(heat.Y, results.HeatRow(int(row)))
 	}
-	for i := range run.Series {
-		heat.X = append(heat.X, run.Series[i].At)
+	for group := range slices.Chunk(run.Series, seconds) {
+		heat.X = append(heat.X, group[len(group)-1].At)
 		column := make([]float64, max(len(heat.Y)-1, 0))
-		for _, p := range run.Series[i].Heat {
-			column[p[0]-first] = float64(p[1])
+		for i := range group {
+			for _, p := range group[i].Heat {
+				column[p[0]-first] += float64(p[1])
+			}
 		}
 		heat.Count = append(heat.Count, column)
 	}

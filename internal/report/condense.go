@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/results"
@@ -15,10 +14,10 @@ const (
 )
 
 // condensed returns a run for figures over time: if a run has more than most seconds, one with
-// periods in place of seconds, with mean rates and shares, the sum of the heat, and the store at the end of the
+// periods in place of seconds, with mean rates and shares, without heat, and with the store at the end of the
 // period. seconds is how many seconds a period has; 1 means that the run is unchanged.
 func condensed(run *results.Run, most int) (_ *results.Run, seconds int) {
-	seconds = max((len(run.Series)+most-1)/most, 1)
+	seconds = periodOf(run, most)
 	if seconds == 1 {
 		return run, 1
 	}
@@ -32,19 +31,18 @@ func condensed(run *results.Run, most int) (_ *results.Run, seconds int) {
 	return &short, seconds
 }
 
-// period is one second in place of several.
+// periodOf returns how many seconds a period has if a run has at most that many periods.
+func periodOf(run *results.Run, most int) int { return max((len(run.Series)+most-1)/most, 1) }
+
+// period is one second in place of several, without heat, which HeatMap alone shows.
 func period(before float64, group []results.Second) results.Second {
 	p := group[len(group)-1]
 	var operations float64
-	heat := make(map[uint64]uint64)
 	at := before
 	for i := range group {
 		s := &group[i]
 		operations += s.OpsPerSecond * (s.At - at)
 		at = s.At
-		for _, row := range s.Heat {
-			heat[row[0]] += row[1]
-		}
 		if s.Store != nil && p.Store != nil && s.Store.Pressure > p.Store.Pressure {
 			slowed := *p.Store
 			slowed.Pressure = s.Store.Pressure
@@ -56,9 +54,6 @@ func period(before float64, group []results.Second) results.Second {
 	}
 	p.OwnCPU, p.OtherCPU, p.ServerCPU = meanOf(group, ownCPU), meanOf(group, otherCPU), meanOf(group, serverCPU)
 	p.Heat = nil
-	for _, row := range slices.Sorted(maps.Keys(heat)) {
-		p.Heat = append(p.Heat, [2]uint64{row, heat[row]})
-	}
 	return p
 }
 

@@ -106,11 +106,12 @@ func TestFiguresOfALongRunAreBounded(t *testing.T) {
 	c := r.Cells[0]
 	run := c.Runs[0]
 	c.Runs, run.Series = []*results.Run{run}, nil
+	heatOfASecond := [][2]uint64{{10, 5}, {12, 900}} // of each second
+	for row := range uint64(50) {
+		heatOfASecond = append(heatOfASecond, [2]uint64{20 + row, 1})
+	}
 	for i := range day {
-		s := results.Second{At: float64(i + 1), OpsPerSecond: 1000, Heat: [][2]uint64{{10, 5}, {12, 900}}}
-		for row := range uint64(50) {
-			s.Heat = append(s.Heat, [2]uint64{20 + row, 1})
-		}
+		s := results.Second{At: float64(i + 1), OpsPerSecond: 1000, Heat: heatOfASecond}
 		if i == 40_000 {
 			s.OpsPerSecond = 1
 		}
@@ -127,6 +128,7 @@ func TestFiguresOfALongRunAreBounded(t *testing.T) {
 	heat := HeatMap(r, c, run).Panels[0].Marks[0].(*chart.Heat)
 	assert.Len(t, heat.Count, heatColumns)
 	assert.Equal(t, 288*5.0, heat.Count[0][0])
+	assert.Equal(t, 288.0, heat.Count[heatColumns-1][20-10], "and the last column is whole")
 	assert.InDelta(t, day, heat.X[len(heat.X)-1], 0)
 	line := OverTime(r, c, run).Panels[0].Marks[1].(*chart.Line)
 	assert.InDelta(t, 1, slices.Min(line.Low), 0)
