@@ -47,12 +47,25 @@ plant() {
 	} >"$dir/overlay.json"
 }
 
+patches=()
+for patch in scripts/planted/*.patch; do
+	name=${patch##*/}
+	[ $# = 0 ] || [[ " $* " == *" ${name%%-*} "* ]] || continue
+	patches+=("$patch")
+done
+
+# One git checks all patches, each against the files as they are. It stops at the first that does
+# not apply, so each is then planted, which names it.
+if [ -n "$check" ] && [ "${#patches[@]}" -gt 0 ] && GIT_DIR=/nonexistent git apply --check "${patches[@]}" 2>/dev/null; then
+	echo "planted: ${#patches[@]} patches apply"
+	exit
+fi
+
 caught=0
 missed=()
 failed=
-for patch in scripts/planted/*.patch; do
+for patch in "${patches[@]}"; do
 	name=$(basename "$patch" .patch)
-	[ $# = 0 ] || [[ " $* " == *" ${name%%-*} "* ]] || continue
 	if ! plant "$patch"; then
 		failed=1
 		continue
