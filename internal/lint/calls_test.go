@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // TestDiskIsReachedThroughVFS: below the commands every disk access goes through
@@ -105,9 +107,11 @@ func TestTestsWaitAsLongAsTheirBinary(t *testing.T) {
 	require.Positive(t, polls, "the walk saw no poll at all")
 }
 
-// walkGo visits every file of the module. The tests share the trees, and change none.
+// walkGo visits every file of the module. The tests share the trees, and change none. The race
+// detector makes parsing the module several times as expensive and has one goroutine to look at.
 func walkGo(t *testing.T, visit func(file string, set *token.FileSet, tree *ast.File)) {
 	t.Helper()
+	testsize.OneGoroutine(t)
 	all, err := parseModule()
 	require.NoError(t, err)
 	for _, f := range all.files {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 const importsBoth = `package p
@@ -165,6 +167,7 @@ func TestWhatTheSearchCannotSeeIsRefused(t *testing.T) {
 
 // The search finds the tests of this module that are known to take samples, and not all.
 func TestSamplesOfThisModule(t *testing.T) {
+	testsize.OneGoroutine(t)
 	found, err := find("../../..")
 	require.NoError(t, err)
 	require.Subset(t, found.tests, []string{
