@@ -19,6 +19,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -200,6 +201,7 @@ func TestDamageOnTheWayIsFound(t *testing.T) {
 // Each changed bit of each file of a backup, and each cut, is found by Verify and by
 // Restore, with the name of the file.
 func TestDamageOfABackupIsFound(t *testing.T) {
+	testsize.OneGoroutine(t)
 	clean := newDisk(t)
 	s := small()
 	r, err := create(t.Context(), clean, s)
@@ -288,6 +290,7 @@ func TestDamageNamesTheBackupsThatNeedTheFile(t *testing.T) {
 // A power cut at any moment of a backup, or of removing backups, leaves every backup that
 // has a manifest whole, and the next backup succeeds.
 func TestABackupAtEveryCrash(t *testing.T) {
+	testsize.OneGoroutine(t)
 	older, s := newStore("STORE", "the store", "p-0000/CURRENT", "older", "p-0000/000001.sst", "older"), small()
 	disk := newDisk(t)
 	checked, found := 0, [3]int{}
@@ -391,6 +394,7 @@ func TestARestoreAtEveryCrash(t *testing.T) {
 // Every operation of the file system fails once: the command says so and leaves the earlier
 // backup whole, and the next attempt succeeds. A full disk is one of these failures.
 func TestEveryFault(t *testing.T) {
+	testsize.OneGoroutine(t)
 	s, older := small(), newStore("STORE", "the store", "p-0000/CURRENT", "older")
 	for _, fault := range []error{syscall.ENOSPC, syscall.EIO} {
 		for i, fired := 0, true; fired; i++ {

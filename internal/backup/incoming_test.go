@@ -18,6 +18,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/pace/pacetest"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -209,6 +210,7 @@ func TestSourceThatSendsNothing(t *testing.T) {
 // which replaces what the first has completed. A manifest that is there is that of a complete
 // copy; and another attempt completes it.
 func TestReceiveAtEveryCrash(t *testing.T) {
+	testsize.OneGoroutine(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	disk, first, second := dataDir(t), small(), small()
 	second.version++

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func samplePiece() Piece {
@@ -61,6 +62,7 @@ func TestPieceIsWhatFormatTwoWrote(t *testing.T) {
 // A description has the oldest format that it can have, and one with as many marks as may be is
 // within the bound of what is read.
 func TestAPieceWithManyMarksHasFormatTwo(t *testing.T) {
+	testsize.OneGoroutine(t)
 	p := samplePiece()
 	p.Version = kv.MaxSeqNum
 	for _, c := range []struct{ marks, format int }{{plainMarks, 1}, {plainMarks + 1, 2}, {maxMarks, 2}, {1, 1}} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func TestAStreamIsRestored(t *testing.T) {
@@ -26,6 +27,7 @@ func TestAStreamIsRestored(t *testing.T) {
 
 // A stream that was cut, or that has changed, is no backup.
 func TestADamagedStreamIsRefused(t *testing.T) {
+	testsize.OneGoroutine(t)
 	s := small()
 	b := stream(t, s)
 	refused := func(b []byte, what string, i int) {
