@@ -98,13 +98,16 @@ func TestASnapshotReadsAsMuchAsItsServerAnswers(t *testing.T) {
 	everyTransport(t, func(t *testing.T, opts ...Option) {
 		limits := kv.DefaultLimits
 		limits.BatchBytes = 12 << 20
-		db := serve(t, servicetest.New(limits), service.Options{}).open(t, opts...)
-		ctx := t.Context()
+		store, ctx := servicetest.New(limits), t.Context()
+		db := serve(t, store, service.Options{}).open(t, opts...)
 		var keys [][]byte
+		var writes []*kv.Write // to the store itself: the test is of the answers
+		value := make([]byte, 1<<20)
 		for i := range 14 {
 			keys = append(keys, []byte{byte(i + 1)})
-			require.NoError(t, db.Put(ctx, keys[i], make([]byte, 1<<20-i)))
+			writes = append(writes, &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: keys[i], Value: value[i:]}})
 		}
+		require.NoError(t, store.Write(ctx, writes))
 		require.NoError(t, db.View(ctx, func(s *Snapshot) error {
 			found, err := s.GetMany(ctx, keys[:11])
 			require.NoError(t, err)
