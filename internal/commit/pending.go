@@ -35,7 +35,8 @@ type pending struct {
 
 	after []*Commit // proposals that have read what this record writes: see readMark
 
-	named      []identifiedUnit // in the order of units
+	named      []identifiedUnit // in the order of units; see addNamed
+	mayBeNamed idFilter         // has each id in named
 	duplicates int              // writes that were applied before
 
 	conflicts []conflictWithin
@@ -72,7 +73,7 @@ func (r *pending) isNew(w *kv.Write, ids *requestIDs) bool {
 		r.duplicates++
 		return false
 	}
-	if i := slices.IndexFunc(r.named, func(u identifiedUnit) bool { return u.id == id }); i >= 0 {
+	if i := r.findNamed(id); i >= 0 {
 		if !sameContent(r.named[i].content, w.RequestID.Content) {
 			w.Err = errReused(w.RequestID)
 			return false
@@ -82,6 +83,41 @@ func (r *pending) isNew(w *kv.Write, ids *requestIDs) bool {
 		return false
 	}
 	return true
+}
+
+// addNamed adds a unit with a request id to the record.
+func (r *pending) addNamed(u identifiedUnit) {
+	r.named = append(r.named, u)
+	r.mayBeNamed.add(u.id)
+}
+
+// findNamed returns the index in named of a request id, -1 if the record does not have it.
+func (r *pending) findNamed(id requestID) int {
+	if !r.mayBeNamed.has(id) {
+		return -1
+	}
+	return slices.IndexFunc(r.named, func(u identifiedUnit) bool { return u.id == id })
+}
+
+// idFilter spares most searches in pending.named, which would take time quadratic in the writes of a
+// record. It has a bit for each id that was added, and other ids share these bits: a client numbers
+// its writes one after the other and has a random id, so up to 1,024 writes of one client in a row
+// have different bits, and of 512 writes of as many clients a fifth is searched for on average.
+type idFilter [16]uint64
+
+func (f *idFilter) place(id requestID) (word *uint64, bit uint64) {
+	n := (id.client + id.sequence) % (64 * uint64(len(f)))
+	return &f[n/64], 1 << (n % 64)
+}
+
+func (f *idFilter) add(id requestID) {
+	word, bit := f.place(id)
+	*word |= bit
+}
+
+func (f *idFilter) has(id requestID) bool {
+	word, bit := f.place(id)
+	return *word&bit != 0
 }
 
 // note remembers what an operation writes.

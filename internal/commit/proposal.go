@@ -154,7 +154,7 @@ func (p *Proposal) append() (*Commit, error) {
 	}
 	if p.RequestID.Named() {
 		id := identifiedUnit{requestIDOf(p.RequestID), p.RequestID.Content, 0}
-		lay[0].named = append(lay[0].named, id) // see retractIDs
+		lay[0].addNamed(id) // see retractIDs
 		lead.line.ids.add(id.id, base, id.content)
 	}
 	return c, nil

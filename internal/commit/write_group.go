@@ -162,7 +162,7 @@ func (c *Coordinator) admitLocked(g *WriteGroup, rec *pending) (admitted bool) {
 			}
 		}
 		if named {
-			rec.named = append(rec.named, identifiedUnit{requestIDOf(w.RequestID), w.RequestID.Content, rec.units})
+			rec.addNamed(identifiedUnit{requestIDOf(w.RequestID), w.RequestID.Content, rec.units})
 		}
 		if g.batch != nil {
 			ops := g.batch.Ops()
