@@ -150,8 +150,10 @@ func (n *node) catchUp() {
 	}
 }
 
-// smallLog lets nodes give up the log soon.
-func smallLog(o *engine.Options) { o.SegmentBytes, o.MemtableBytes = 16<<10, 64<<10 }
+// smallLog lets nodes give up the log soon. The three memtables of a node have 16 KiB each with their
+// first entry: with less memory they would be above their share, half of it, after each write, and each
+// write would flush one.
+func smallLog(o *engine.Options) { o.SegmentBytes, o.MemtableBytes = 16<<10, 112<<10 }
 
 // A node that was away for so long that the others have given up the log gets a checkpoint, and
 // continues with the log.

@@ -40,6 +40,7 @@ func TestNoFileIsRemovedUnderTheLockOfTheLoop(t *testing.T) {
 		var disks faultyDisks
 		c := startCluster(t, 3, func(o *engine.Options) {
 			smallLog(o)
+			o.MemtableBytes = 64 << 10 // many flushes: CompactAll then replaces tables that are on offer
 			disks.wrap(o)
 		})
 		defer c.stop()
