@@ -24,6 +24,7 @@ type segmentReader struct {
 	size int64
 	off  int64 // of the next frame
 
+	ahead int64  // how many bytes to read at a time
 	buf   []byte // of the file, from bufAt on
 	bufAt int64
 }
@@ -32,11 +33,17 @@ type segmentReader struct {
 // damaged, the error is a *kv.CorruptionError, and the reader is usable all the same: it
 // then expects the segment id.
 func openSegment(fsys vfs.FS, name string, id logfile.ID) (*segmentReader, segmentHeader, error) {
+	return openSegmentAhead(fsys, name, id, readAhead)
+}
+
+// openSegmentAhead is openSegment of a reader that reads so many bytes at a time: 0 for one of which
+// the caller wants the header alone.
+func openSegmentAhead(fsys vfs.FS, name string, id logfile.ID, ahead int64) (*segmentReader, segmentHeader, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, segmentHeader{}, err
 	}
-	r := &segmentReader{name: name, id: id, file: f, off: segmentHeaderBytes}
+	r := &segmentReader{name: name, id: id, file: f, off: segmentHeaderBytes, ahead: ahead}
 	if r.size, err = f.Size(); err != nil {
 		return nil, segmentHeader{}, errors.Join(err, f.Close())
 	}
@@ -57,7 +64,7 @@ func (r *segmentReader) close() error { return r.file.Close() }
 // must lie within the file, which bounds what is allocated for them.
 func (r *segmentReader) bytes(off, n int64) ([]byte, error) {
 	if off < r.bufAt || off+n > r.bufAt+int64(len(r.buf)) {
-		want := min(max(n, readAhead), r.size-off)
+		want := min(max(n, r.ahead), r.size-off)
 		if int64(cap(r.buf)) < want {
 			r.buf = make([]byte, want)
 		}

@@ -94,7 +94,7 @@ func (s *recoveryScan) readHeaders() ([]*scannedSegment, error) {
 	var found []*scannedSegment
 	for _, num := range nums {
 		seg := &scannedSegment{num: num, name: segmentName(s.dir, num)}
-		r, h, err := openSegment(s.fsys, seg.name, s.id(num))
+		r, h, err := openSegmentAhead(s.fsys, seg.name, s.id(num), 0)
 		if r == nil {
 			return nil, err
 		}
