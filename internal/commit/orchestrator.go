@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"context"
 	"math/bits"
 	"math/rand/v2"
 	"runtime"
@@ -326,21 +327,21 @@ const (
 )
 
 // help is what a caller does before it waits for groups that it has queued: it looks again and again
-// whether the call is decided, and yields the processor. If meanwhile the leader ends, it leads for one
-// round. So neither the orchestrator nor the caller need be woken for most writes that find another
+// whether the call is decided or ctx has ended, and yields the processor. If meanwhile the leader ends, it
+// leads for one round. So neither the orchestrator nor the caller need be woken for most writes that find another
 // goroutine leading, which take a few microseconds. A goroutine that is woken may wait as long for a
 // thread, while its processor idles and its next read does not begin: with readers, that costs a fifth
 // of the rate, and makes the slowest of a thousand writes take eight times as long. RocksDB's writers
 // look before they wait, too (WriteThread::AwaitState). If all callers write, larger
 // micro-batches gain more. See bench/NOTES.md.
-func (o *Orchestrator) help(call *Call) {
+func (o *Orchestrator) help(ctx context.Context, call *Call) {
 	if !o.company.readers() || call.decided() {
 		return
 	}
 	if o.helpers.Add(1) <= maxHelpers {
 		for range helpRounds {
-			runtime.Gosched()
-			if call.decided() {
+			runtime.Gosched() // which takes long beside goroutines that compute
+			if call.decided() || ctx.Err() != nil {
 				break
 			}
 			if o.tryLock() {

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -173,7 +174,7 @@ func TestALeaderLeavesWhatIsQueuedToAHelper(t *testing.T) {
 			require.Empty(t, o.signal, "the orchestrator is not woken")
 			_, decided := groupOf(all[0], "decided", kv.DurabilityBuffered)
 			decided.call.left.Store(0)
-			o.help(decided.call)
+			o.help(t.Context(), decided.call)
 			require.Empty(t, g.call.Done(), "a call that is decided helps no other one")
 			o.helpers.Add(-1) // one gave up before it looked
 			if !gaveUp {
@@ -209,7 +210,7 @@ func TestCallersHelpBesideReaders(t *testing.T) {
 				if readers {
 					o.company.MeetReader()
 				}
-				o.help(g.call)
+				o.help(t.Context(), g.call)
 				helped = helped || g.call.decided()
 			}
 			require.Equal(t, readers, helped)
@@ -219,6 +220,29 @@ func TestCallersHelpBesideReaders(t *testing.T) {
 			require.Len(t, g.call.Done(), 1)
 		})
 	}
+}
+
+// A caller whose context has ended does not help: it gives up at once, however busy the processors are.
+func TestACallerWhoseContextHasEndedDoesNotHelp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		c := s.members(t, 1)[0]
+		synctest.Wait()
+		o := c.orchestrator
+		require.True(t, o.tryLock())
+		c.inbox = batcher.NewInbox[*WriteGroup](c.opts.Writes, func() {
+			c.setDue()
+			o.unlock() // so that the caller could lead
+		})
+		o.company.MeetReader()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w, g := groupOf(c, "k", kv.DurabilityBuffered)
+		Submit(ctx, []*WriteGroup{g})
+		require.Empty(t, g.call.Done())
+		g.Abandon(ctx.Err())
+		require.Equal(t, context.Canceled, w.Err, "it is in no record")
+	})
 }
 
 // A helper that gives up while another goroutine leads has the orchestrator see to what is left.
@@ -234,7 +258,7 @@ func TestTheLastHelperToGiveUpWakesTheOrchestrator(t *testing.T) {
 		o.left.Store(true)
 		for range 100 { // each of which may be the one that forgets the readers
 			o.company.MeetReader()
-			o.help(g.call)
+			o.help(t.Context(), g.call)
 		}
 		require.False(t, o.left.Load())
 		o.finish()

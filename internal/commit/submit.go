@@ -47,7 +47,7 @@ func Submit(ctx context.Context, groups []*WriteGroup) {
 			g.to.enqueue(ctx, until, g)
 		}
 	} else if s.queued != nil && !s.syncs {
-		s.queued.to.orchestrator.help(s.queued.call)
+		s.queued.to.orchestrator.help(ctx, s.queued.call)
 	}
 }
 
