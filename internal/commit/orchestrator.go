@@ -39,6 +39,7 @@ type Company struct {
 	_    [stripe.Bytes]byte // what is beside it is read more often
 	met  atomic.Bool
 	read atomic.Bool
+	skip atomic.Int32 // calls that do not help, because a yield took long
 	_    [stripe.Bytes]byte
 }
 
@@ -65,6 +66,26 @@ func (c *Company) readers() bool {
 
 // forgetReaders is how many calls of readers, on average, remember one call of MeetReader. Guessed.
 const forgetReaders = 64
+
+const (
+	// slowYield is how long a yield takes only if goroutines compute, each for up to 10 ms: a helper gets
+	// the processor after them, and a goroutine that is woken before them.
+	slowYield = time.Millisecond
+	// skipHelps is how many calls then do not help. Guessed.
+	skipHelps = 1024
+)
+
+// yielded is told how long a yield of a helper took. It reports whether the helper should go on.
+func (c *Company) yielded(took time.Duration) bool {
+	if took > slowYield {
+		c.skip.Store(skipHelps)
+		return false
+	}
+	return true
+}
+
+// skips reports whether the next call is one of those that do not help.
+func (c *Company) skips() bool { return c.skip.Load() > 0 && c.skip.Add(-1) >= 0 }
 
 // left reports whether Meet was called since the last call of left.
 func (c *Company) left() bool { return c.met.Load() && c.met.Swap(false) }
@@ -335,15 +356,18 @@ const (
 // look before they wait, too (WriteThread::AwaitState). If all callers write, larger
 // micro-batches gain more. See bench/NOTES.md.
 func (o *Orchestrator) help(ctx context.Context, call *Call) {
-	if !o.company.readers() || call.decided() {
+	if !o.company.readers() || o.company.skips() || call.decided() {
 		return
 	}
 	if o.helpers.Add(1) <= maxHelpers {
+		before := time.Now()
 		for range helpRounds {
-			runtime.Gosched() // which takes long beside goroutines that compute
-			if call.decided() || ctx.Err() != nil {
+			runtime.Gosched()
+			now := time.Now()
+			if !o.company.yielded(now.Sub(before)) || call.decided() || ctx.Err() != nil {
 				break
 			}
+			before = now
 			if o.tryLock() {
 				o.leadOnce()
 			}

@@ -245,6 +245,19 @@ func TestACallerWhoseContextHasEndedDoesNotHelp(t *testing.T) {
 	})
 }
 
+// Where goroutines compute, so that a helper gets the processor late, calls do not help for a while.
+func TestCallersDoNotHelpBesideGoroutinesThatCompute(t *testing.T) {
+	var c Company
+	require.True(t, c.yielded(slowYield))
+	require.False(t, c.skips())
+	require.False(t, c.yielded(slowYield+1))
+	for range skipHelps {
+		require.True(t, c.skips())
+	}
+	require.False(t, c.skips())
+	require.Zero(t, c.skip.Load())
+}
+
 // A helper that gives up while another goroutine leads has the orchestrator see to what is left.
 func TestTheLastHelperToGiveUpWakesTheOrchestrator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
