@@ -46,9 +46,8 @@ func newFeed(s *Scanner) *feed {
 
 // firstShare returns how many items the first batch of each of k partitions gets, in a scan
 // of up to limit items. Keys are hashed, so of n items the number that lie in one partition
-// has a mean of n/k and a variance of less than that. Two standard deviations above the mean
-// leave few partitions of which a second batch is needed, which costs as much as some 30
-// items: see bench/NOTES.md.
+// has a mean of n/k and a variance of less than that. With two standard deviations above the
+// mean, few partitions need a second batch: see bench/NOTES.md.
 func firstShare(limit uint64, k int) int {
 	n := min(firstItems, limit)
 	if k == 1 {
