@@ -3,6 +3,7 @@ package memtable
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -102,7 +103,7 @@ func (o *order) shortenLocked(a *arena, refs run, n int) []byte {
 	}
 	o.mu.prefix = o.mu.prefix[:n:n]
 	for i, r := range o.mu.runs {
-		o.mu.runs[i] = append(make(run, 0, len(r)), r...)
+		o.mu.runs[i] = slices.Clone(r)
 		a.readWords(o.mu.runs[i], n)
 	}
 	a.readWords(refs, n)

@@ -11,10 +11,10 @@ const insertionMax = 24
 
 // sort sorts refs whose words are those at the depth, up to which all keys are equal: a
 // radix sort from the most significant byte, in place, on the word in each ref; then, for
-// refs with equal words, on the next word of their keys. Compare McIlroy, Bostic, McIlroy: "Engineering Radix
-// Sort", Computing Systems 6(1), 1993 (American flag sort); taking eight bytes
-// at a time is the caching of Ng and Kakehi, "Cache Efficient Radix Sort for
-// String Sorting", 2007.
+// refs with equal words, on the next word of their keys. Compare McIlroy, Bostic, McIlroy:
+// "Engineering Radix Sort", Computing Systems 6(1), 1993 (American flag sort); taking eight
+// bytes at a time is the caching of Ng and Kakehi, "Cache Efficient Radix Sort for String
+// Sorting", 2007.
 func (a *arena) sort(refs []ref, depth int) { a.sortWord(refs, depth, 56) }
 
 // sortWord sorts refs whose keys agree in their first depth bytes and whose
