@@ -66,6 +66,18 @@ func groupOf(c *Coordinator, key string, level kv.Durability) (*kv.Write, *Write
 	return w, c.NewWriteGroup(NewCall(1), []*kv.Write{w})
 }
 
+// queueUnseen queues a group at c, for which the orchestrator is not woken: the next leader finds it.
+func queueUnseen(t *testing.T, c *Coordinator) *WriteGroup {
+	t.Helper()
+	o := c.orchestrator
+	require.True(t, o.tryLock())
+	_, g := groupOf(c, "queued", kv.DurabilityBuffered)
+	require.True(t, c.tryEnqueue(g))
+	o.sawAll()
+	require.True(t, o.unlock())
+	return g
+}
+
 // The caller that leads serves what is queued at all members.
 func TestALeaderServesAllMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -73,15 +85,10 @@ func TestALeaderServesAllMembers(t *testing.T) {
 		all := s.members(t, 70) // more than a word of bits
 		synctest.Wait()
 		o := all[0].orchestrator
-		require.True(t, o.tryLock())
 		var queued []*WriteGroup
 		for _, i := range []int{1, 63, 64, 69} {
-			_, g := groupOf(all[i], "queued", kv.DurabilityBuffered)
-			require.True(t, all[i].tryEnqueue(g))
-			queued = append(queued, g)
+			queued = append(queued, queueUnseen(t, all[i]))
 		}
-		o.sawAll() // so that the orchestrator is not woken for them
-		require.True(t, o.unlock())
 		_, own := groupOf(all[0], "own", kv.DurabilityBuffered)
 		Submit(t.Context(), []*WriteGroup{own})
 		for _, g := range append(queued, own) {
@@ -125,11 +132,7 @@ func TestCallsThatAreAloneSeldomYield(t *testing.T) {
 		require.Zero(t, yields())
 		for name, meet := range map[string]func(){
 			"a write that was queued": func() {
-				require.True(t, o.tryLock())
-				_, queued := groupOf(all[1], "queued", kv.DurabilityBuffered)
-				require.True(t, all[1].tryEnqueue(queued))
-				o.sawAll() // so that the orchestrator is not woken for it
-				require.True(t, o.unlock())
+				queueUnseen(t, all[1])
 				submit()
 			},
 			"another leader": func() {
@@ -192,28 +195,28 @@ func TestALeaderLeavesWhatIsQueuedToAHelper(t *testing.T) {
 	}
 }
 
-// A caller helps only beside readers, and while it helps it leads if there is no leader.
+// A caller helps only beside readers, and where yields are quick; while it helps it leads if there is no
+// leader.
 func TestCallersHelpBesideReaders(t *testing.T) {
-	for _, readers := range []bool{false, true} {
+	for _, c := range []struct{ readers, slow, helps bool }{{}, {readers: true, helps: true}, {readers: true, slow: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newFixture(t)
 			all := s.members(t, 1)
 			synctest.Wait()
 			o := all[0].orchestrator
-			_, g := groupOf(all[0], "k", kv.DurabilityBuffered)
-			require.True(t, o.tryLock())
-			require.True(t, all[0].tryEnqueue(g))
-			o.sawAll() // so that the orchestrator is not woken for it
-			require.True(t, o.unlock())
+			g := queueUnseen(t, all[0])
+			if c.slow {
+				require.False(t, o.company.yielded(2*slowYield))
+			}
 			helped := false
 			for range 100 { // each of which may be the one that forgets the readers
-				if readers {
+				if c.readers {
 					o.company.MeetReader()
 				}
 				o.help(t.Context(), g.call)
 				helped = helped || g.call.decided()
 			}
-			require.Equal(t, readers, helped)
+			require.Equal(t, c.helps, helped, "%+v", c)
 			require.Zero(t, o.helpers.Load())
 			all[0].Wake()
 			synctest.Wait()
@@ -287,12 +290,7 @@ func TestALeaderWhoseOwnGroupWaits(t *testing.T) {
 		s := newFixture(t)
 		all := s.members(t, 2)
 		synctest.Wait()
-		o := all[0].orchestrator
-		require.True(t, o.tryLock())
-		_, queued := groupOf(all[1], "queued", kv.DurabilityBuffered)
-		require.True(t, all[1].tryEnqueue(queued))
-		o.sawAll() // so that the orchestrator is not woken for it
-		require.True(t, o.unlock())
+		queued := queueUnseen(t, all[1])
 		all[0].inflightBytes.Add(all[0].opts.InflightBytes)
 		_, own := groupOf(all[0], "own", kv.DurabilityBuffered)
 		Submit(t.Context(), []*WriteGroup{own})
