@@ -358,6 +358,7 @@ func newMeteredStore(t *testing.T, newest int) (*Engine, *pacetest.Meter) {
 		put(t, e, key(1000+i), strings.Repeat("v", 8<<10), buffered)
 	}
 	require.NoError(t, e.CompactAll(t.Context()))
+	synctest.Wait() // until the log has been reclaimed, which the next frame of it notes
 	put(t, e, "k", strings.Repeat("v", newest), synced)
 	synctest.Wait()
 	m.Reset()
