@@ -56,6 +56,7 @@ type budget struct {
 	drain      atomic.Uint64 // measured rate of flushes, bytes a second
 	paced      atomic.Bool
 	onPace     func(began bool, rate uint64) // may be nil
+	telling    sync.Mutex                    // so that onPace is called in the order of the changes
 
 	mu    sync.Mutex
 	small time.Time     // when the last admitted byte of small writes is paid for
@@ -117,11 +118,18 @@ func (b *budget) Sealed(p *partition.Partition, bytes int64) {
 func (b *budget) Flushed(_ *partition.Partition, bytes int64) {
 	b.sealed.Add(-bytes)
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.room != nil {
 		close(b.room)
 		b.room = nil
 	}
+	b.mu.Unlock()
+	b.endPacing()
+}
+
+// setDeltas notes the most deltas in any partition.
+func (b *budget) setDeltas(most int64) {
+	b.deltas.Store(most)
+	b.endPacing()
 }
 
 // measured notes how long a flush took.
@@ -185,7 +193,6 @@ func rateAt(pressure, drain float64) float64 {
 func (b *budget) admit(ctx context.Context, bytes int) error {
 	pressure := b.pressure()
 	if pressure == 0 {
-		b.setPaced(false, 0)
 		return nil
 	}
 	if b.stops(bytes) {
@@ -193,6 +200,7 @@ func (b *budget) admit(ctx context.Context, bytes int) error {
 	}
 	rate := rateAt(pressure, float64(b.drain.Load()))
 	b.setPaced(true, uint64(rate))
+	b.endPacing() // the pressure may have ended before paced was set
 	wait := b.reserve(bytes, rate)
 	if wait <= 0 {
 		return nil
@@ -277,9 +285,22 @@ func (b *budget) shed() error {
 	return &kv.OverloadError{Reason: "memtables_full", RetryAfter: patience}
 }
 
+// endPacing ends pacing if there is no pressure any more. Whatever lowers the pressure calls it: no
+// write may follow that would notice.
+func (b *budget) endPacing() {
+	if b.paced.Load() && b.pressure() == 0 {
+		b.setPaced(false, 0)
+	}
+}
+
 // setPaced tells the listener when pacing begins and ends.
 func (b *budget) setPaced(paced bool, rate uint64) {
-	if b.paced.Load() != paced && b.paced.Swap(paced) != paced && b.onPace != nil {
+	if b.paced.Load() == paced {
+		return
+	}
+	b.telling.Lock()
+	defer b.telling.Unlock()
+	if b.paced.Swap(paced) != paced && b.onPace != nil {
 		b.onPace(paced, rate)
 	}
 }

@@ -73,10 +73,28 @@ func TestUnderPressureWritersKeepThePace(t *testing.T) {
 		}
 		want := time.Duration(writes * size / rate * float64(time.Second))
 		assert.InDelta(t, want.Seconds(), time.Since(begin).Seconds(), 0.02)
-		b.use(0)
-		require.NoError(t, b.admit(t.Context(), 1))
-		assert.Equal(t, []bool{true, false}, paced)
+		assert.Equal(t, []bool{true}, paced)
 	})
+}
+
+// Pacing ends when the pressure does, although no other write comes.
+func TestPacingEndsWithoutAnotherWrite(t *testing.T) {
+	b := newBudget(1<<20, 1)
+	var paced []bool
+	b.onPace = func(began bool, _ uint64) { paced = append(paced, began) }
+	b.use(1)
+	require.NoError(t, b.admit(t.Context(), 1))
+	b.Flushed(nil, 1)
+	require.Equal(t, []bool{true}, paced, "the memtables take nearly the whole budget")
+	b.Flushed(nil, b.limit/2)
+	require.Equal(t, []bool{true, false}, paced)
+
+	b.setDeltas(deltasSoft + 1)
+	require.NoError(t, b.admit(t.Context(), 1))
+	b.Flushed(nil, b.limit/4)
+	require.Equal(t, []bool{true, false, true}, paced, "there are too many deltas")
+	b.setDeltas(deltasSoft)
+	require.Equal(t, []bool{true, false, true, false}, paced)
 }
 
 func TestFullMemtablesShedAfterPatienceAndRecover(t *testing.T) {

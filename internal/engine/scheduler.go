@@ -167,7 +167,7 @@ func (s *scheduler) flush(p *partition.Partition) error {
 	if drained := before - s.budget.sealed.Load(); drained > 0 && !rested && s.rests() == 0 {
 		s.budget.measured(uint64(drained), time.Since(begin))
 	}
-	s.budget.deltas.Store(s.mostDeltas())
+	s.budget.setDeltas(s.mostDeltas())
 	s.flushed()
 	return nil
 }
@@ -175,7 +175,7 @@ func (s *scheduler) flush(p *partition.Partition) error {
 // compact reports whether there was something to do.
 func (s *scheduler) compact(p *partition.Partition) (did bool, err error) {
 	did, err = p.Compact(pace.WithRests(s.ctx, s.rests))
-	s.budget.deltas.Store(s.mostDeltas())
+	s.budget.setDeltas(s.mostDeltas())
 	return did, err
 }
 
