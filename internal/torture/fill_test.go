@@ -102,12 +102,18 @@ func hogFile(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)
 	require.NoError(t, err)
-	for _, size := range []int{1 << 20, 4 << 10, 1} {
-		b := make([]byte, size)
-		for err = nil; err == nil; {
-			_, err = f.Write(b)
+	sizes := []int{1 << 20, 4 << 10, 1}
+	b := make([]byte, sizes[0])
+	for i, written := 0, 0; i < len(sizes); {
+		_, err := f.Write(b[:sizes[i]])
+		written += sizes[i]
+		switch {
+		case err != nil:
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			i, written = i+1, 0
+		case i > 0 && written >= sizes[i-1]: // the server has made room, which would take ages byte by byte
+			i, written = i-1, 0
 		}
-		require.ErrorIs(t, err, syscall.ENOSPC)
 	}
 	require.NoError(t, f.Close())
 }
