@@ -306,20 +306,22 @@ func flipByte(t testing.TB, disk *vfs.Mem, name string, at int64) {
 }
 
 func TestOneScrubRunsAtATimeAndCloseEndsIt(t *testing.T) {
+	synctest.Test(t, oneScrubRunsAtATimeAndCloseEndsIt)
+}
+
+func oneScrubRunsAtATimeAndCloseEndsIt(t *testing.T) {
 	e := newScrubStore(t, scrubOptions(vfs.NewMem()))
 	begun, ended := make(chan struct{}), make(chan error, 1)
-	begin := sync.OnceFunc(func() { close(begun) })
-	go func() {
-		ended <- e.Scrub(context.Background(), 0, func(ScrubStep) {
-			begin()
-			<-e.scrubs.life.Done()
-		})
-	}()
-	_, _ = testwait.Receive(t, begun)
+	begin := sync.OnceFunc(func() {
+		close(begun)
+		<-e.scrubs.life.Done()
+		synctest.Wait() // until that has ended the context of the scrub
+	})
+	go func() { ended <- e.Scrub(context.Background(), 0, func(ScrubStep) { begin() }) }()
+	<-begun
 	require.ErrorIs(t, e.Scrub(t.Context(), 0, func(ScrubStep) {}), kv.ErrOverloaded)
 	require.NoError(t, e.Close())
-	err, _ := testwait.Receive(t, ended)
-	require.ErrorIs(t, err, kv.ErrClosed)
+	require.ErrorIs(t, <-ended, kv.ErrClosed)
 	require.ErrorIs(t, e.Scrub(t.Context(), 0, func(ScrubStep) {}), kv.ErrClosed)
 }
 
