@@ -73,7 +73,9 @@ func TestUnderPressureWritersKeepThePace(t *testing.T) {
 		}
 		want := time.Duration(writes * size / rate * float64(time.Second))
 		assert.InDelta(t, want.Seconds(), time.Since(begin).Seconds(), 0.02)
-		assert.Equal(t, []bool{true}, paced)
+		b.Flushed(nil, b.limit)
+		require.NoError(t, b.admit(t.Context(), 1))
+		assert.Equal(t, []bool{true, false}, paced)
 	})
 }
 
