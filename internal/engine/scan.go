@@ -295,8 +295,8 @@ func (s *Scanner) letGo() bool {
 	return err != nil
 }
 
-// Item returns the current item, borrowed until Next or Close. The caller must not write
-// to its value, which other readers may share.
+// Item returns the current item, borrowed until Next or Close, but for a value of more than
+// kv.LargeValue. The caller must not write to its value, which other readers may share.
 func (s *Scanner) Item() *kv.Item { return s.item }
 
 // Version returns the version that the scan reads.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
@@ -39,7 +40,7 @@ func newFeed(s *Scanner) *feed {
 		c := &f.sources[i]
 		c.s, c.p, c.size = s, s.e.partitions[i], size
 		c.memory = s.opts.Budget.Memory()
-		c.batches[0].Large, c.batches[1].Large = largeValue, largeValue
+		c.batches[0].Large, c.batches[1].Large = kv.LargeValue, kv.LargeValue
 	}
 	return f
 }

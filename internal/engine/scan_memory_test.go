@@ -100,7 +100,7 @@ func TestScansTakeMemory(t *testing.T) {
 					}
 					assert.Equal(t, names, got)
 					assert.Zero(t, m.used, "all was given back")
-					assert.LessOrEqual(t, m.peak, int64(2*(size+4*keys)+8*(2*batchBytes+largeValue)), "one large value, twice, and batches")
+					assert.LessOrEqual(t, m.peak, int64(2*(size+4*keys)+8*(2*batchBytes+kv.LargeValue)), "one large value, twice, and batches")
 				}
 			}
 			b := kv.NewReadBudget(0)
@@ -122,7 +122,7 @@ func TestScansTakeMemory(t *testing.T) {
 // A scan of keys leaves nothing out, and reads no value for itself.
 func TestScansOfKeysReadNoLargeValues(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
-	put(t, e, "k", strings.Repeat("v", 2*largeValue), memory)
+	put(t, e, "k", strings.Repeat("v", 2*kv.LargeValue), memory)
 	b := kv.NewReadBudget(0)
 	b.Charge(&countedMemory{limit: 1 << 20})
 	s, err := e.Scan(t.Context(), kv.Range{}, kv.ScanOptions{KeysOnly: true, Budget: b})

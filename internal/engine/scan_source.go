@@ -46,7 +46,7 @@ type source struct {
 // Guessed: with 64 items for all partitions together, most scans of 50 items need a second
 // batch of few partitions or none; reading 256 items of some 120 bytes takes ten
 // microseconds and more, to which starting a goroutine adds little. A value of more than
-// largeValue is left out of its batch and read when the scan reaches it, at the cost of a
+// kv.LargeValue is left out of its batch and read when the scan reaches it, at the cost of a
 // point read.
 const (
 	firstItems = 64
@@ -54,8 +54,7 @@ const (
 	maxItems   = 256
 	batchBytes = 64 << 10
 	leastBytes = 4 << 10 // of a batch while memory is short
-	largeValue = 32 << 10
-	growItems  = 2 // factor
+	growItems  = 2       // factor
 )
 
 // take returns the next batch, which it reads unless a helper has done so. The batch is
@@ -70,7 +69,7 @@ func (c *source) take(left uint64) (*scanbatch.Batch, error) {
 	c.ahead = 1 - c.ahead
 	c.filled = false
 	if free := &c.batches[c.ahead]; cap(free.Data) > 2*batchBytes {
-		*free = scanbatch.Batch{Large: largeValue}
+		*free = scanbatch.Batch{Large: kv.LargeValue}
 	}
 	if len(taken.Items) == 0 {
 		return taken, c.err
@@ -127,7 +126,7 @@ func (c *source) fillLocked() {
 func (c *source) reserveLocked() error {
 	held := &c.held[c.ahead]
 	for c.bytes = batchBytes; ; c.bytes /= 2 {
-		need := int64(2*c.bytes+largeValue) - *held // Data grows by doubling
+		need := int64(2*c.bytes+kv.LargeValue) - *held // Data grows by doubling
 		if need <= 0 {
 			return nil
 		}

@@ -25,6 +25,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return v.encode(), nil
 	case *Lent:
 		return v.encode()
+	case *LentParts:
+		return v.encode(), nil
 	}
 	return c.CodecV2.Marshal(v)
 }

@@ -31,6 +31,30 @@ func (l *Lent) encode() (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(data, &lentPool{l.Lender, l.Bytes})}, nil
 }
 
+// LentParts is an encoded message of which the second part stays where it lies, so that a large
+// value is not copied. It uses reserved bytes as Lent does. Nothing changes the parts any more,
+// and Tail has more than leastCounted bytes.
+type LentParts struct {
+	Head, Tail []byte
+	Lender     Lender
+	Bytes      int64
+}
+
+// encode returns the parts. The lender gets its bytes when the tail is not needed any more: the
+// transport is through with the head before.
+func (l *LentParts) encode() mem.BufferSlice {
+	return mem.BufferSlice{mem.SliceBuffer(l.Head), mem.NewBuffer(&l.Tail, &partsPool{l.Lender, l.Bytes})}
+}
+
+// partsPool is a lentPool for memory that comes from no pool.
+type partsPool lentPool
+
+// Get implements mem.BufferPool.
+func (p *partsPool) Get(length int) *[]byte { return Buffers.Get(length) }
+
+// Put implements mem.BufferPool.
+func (p *partsPool) Put(*[]byte) { p.lender.Give(p.bytes) }
+
 // leastCounted is the smallest buffer for which mem.Buffer calls the pool's Put.
 const leastCounted = 2 << 10
 

@@ -146,6 +146,10 @@ type ScanOptions struct {
 	Budget *ReadBudget
 }
 
+// LargeValue: the value of an item of a scan that is longer, in bytes, has memory of its own. The
+// scan does not use that again, so the receiver may keep the value, which nothing changes.
+const LargeValue = 32 << 10
+
 // Snapshot is a version of the whole store that stays readable until its lease ends or
 // is released.
 type Snapshot struct {

@@ -148,7 +148,8 @@ type Checkpoint interface {
 type Scanner interface {
 	// Next moves to the next item; it returns false at the end and on an error.
 	Next() bool
-	// Item is the item moved to, borrowed until the next call of Next or Close.
+	// Item is the item moved to, borrowed until the next call of Next or Close, but for a
+	// value of more than kv.LargeValue.
 	Item() *kv.Item
 	// Version is what the whole scan reads at.
 	Version() kv.SeqNum

@@ -6,7 +6,9 @@ import (
 	"math"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -151,8 +153,12 @@ func (c *chunk) release() { c.keep(0) }
 func (c *chunk) send(stream grpc.ServerStream) error {
 	var lent int64
 	if c.borrowed {
+		item := c.response.Items[0]
+		if len(item.Value) > kv.LargeValue {
+			return c.sendApart(stream)
+		}
 		lent = c.budget.Lend()
-		defer func() { c.response.Items[0].Value = nil }() // it has been encoded
+		defer func() { item.Value = nil }() // it has been encoded
 	} else {
 		lent = int64(proto.Size(&c.response))
 		if err := c.call.api.server.Memory().Wait(c.ctx, lent, c.held+c.budget.Held()); err != nil {
@@ -160,6 +166,40 @@ func (c *chunk) send(stream grpc.ServerStream) error {
 		}
 	}
 	return stream.SendMsg(&frame.Lent{Message: &c.response, Lender: c.call.api.lend(c.call.conn, lent), Bytes: lent})
+}
+
+// sendApart sends a chunk of one large value, without a copy of the value.
+func (c *chunk) sendApart(stream grpc.ServerStream) error {
+	head, value, err := takeValue(&c.response)
+	if err != nil {
+		return err
+	}
+	lent := c.budget.Lend()
+	return stream.SendMsg(&frame.LentParts{Head: head, Tail: value, Lender: c.call.api.lend(c.call.conn, lent), Bytes: lent})
+}
+
+// takeValue takes the value from a response of one item, and returns the encoding up to the value,
+// which is to follow: protobuf allows the fields of a message in any order, so the item is the last
+// field of the response, and the value the last one of the item.
+func takeValue(r *kvdpb.ScanResponse) (head, value []byte, err error) {
+	item := r.Items[0]
+	value, item.Value, r.Items = item.Value, nil, r.Items[:0]
+	fields, err := proto.Marshal(item)
+	if err != nil {
+		return nil, nil, err
+	}
+	fields = protowire.AppendTag(fields, fieldOf(item, "value"), protowire.BytesType)
+	fields = protowire.AppendVarint(fields, uint64(len(value)))
+	if head, err = proto.Marshal(r); err != nil {
+		return nil, nil, err
+	}
+	head = protowire.AppendTag(head, fieldOf(r, "items"), protowire.BytesType)
+	head = protowire.AppendVarint(head, uint64(len(fields)+len(value)))
+	return append(head, fields...), value, nil
+}
+
+func fieldOf(m proto.Message, name protoreflect.Name) protowire.Number {
+	return m.ProtoReflect().Descriptor().Fields().ByName(name).Number()
 }
 
 // room makes room for an item in data, and reports whether there is some. There always
