@@ -86,7 +86,10 @@ func (r *Reader) Read(p kv.ValuePointer, dst []byte) ([]byte, error) {
 		return nil, err
 	}
 	n := int(p.Length) + checksumBytes
-	dst = slices.Grow(dst[:0], n)[:n]
+	if cap(dst) < n {
+		dst = make([]byte, n) // slices.Grow would clear what is read into
+	}
+	dst = dst[:n]
 	if err := r.readAt(dst, int64(p.Offset)+lengthBytes); err != nil {
 		return nil, err
 	}
