@@ -4,8 +4,9 @@
 # calls of normal callers spent their time in, and fails if the process ever used more
 # than 1.25 times its budget, or if the 99th percentile latency of normal reads or writes
 # exceeded MEMORY_P99 times that without the load. Repeats this in a control group with
-# that limit, if one can be created. Takes about five minutes; the percentiles are
-# significant only on an idle machine: callers and load share its processors.
+# that limit, if one can be created. Takes about five minutes. The load runs with the policy
+# SCHED_IDLE (chrt of util-linux), on what the server and the callers leave of the processors;
+# the percentiles are significant only on an idle machine.
 #
 #   MEMORY_BUDGETS="64MiB 256MiB 1GiB" MEMORY_SECONDS=5 MEMORY_P99=3 scripts/memory.sh
 set -euo pipefail

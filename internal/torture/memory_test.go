@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -72,6 +73,10 @@ var progress atomic.Int64
 // it, no other test looks at the clock.
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	testsize.OneGoroutine(t) // what is tested is in other processes
+	if name := os.Getenv(attackCase); name != "" {
+		attackFromHere(t, name)
+		return
+	}
 	budgets := strings.Fields(os.Getenv("MEMORY_BUDGETS"))
 	if len(budgets) == 0 {
 		budgets = []string{"64MiB"}
@@ -98,7 +103,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 				progress.Store(0)
 				ctx, cancel := context.WithCancel(context.Background())
 				var attack sync.WaitGroup
-				attack.Go(func() { c.attack(ctx, t, s) })
+				attack.Go(func() { besiege(ctx, t, s, c.name) })
 				beset := honest(t, s, func() { waitForAttack(t, c.events) })
 				peak := peakOf(t, s)
 				cancel()
@@ -123,6 +128,60 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 			})
 		}
 	}
+}
+
+// In the environment of the process of an attack: what it attacks, and the name of its case.
+const (
+	attackAddr = "KVD_ATTACK_ADDR"
+	attackCase = "KVD_ATTACK_CASE"
+)
+
+// besiege attacks a server until ctx ends, from a process of its own: the callers beside the attack
+// share no memory and no goroutine scheduler with it. Where their latency is judged, it gets only
+// what the server and they leave of the processors.
+func besiege(ctx context.Context, t *testing.T, s *server, name string) {
+	args := []string{os.Args[0], "-test.run", "^TestMemoryStaysWithinTheBudget$", "-test.timeout", testwait.Left().String()}
+	if os.Getenv("MEMORY_P99") != "" {
+		args = append([]string{"chrt", "--idle", "0"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), attackAddr+"="+s.addr, attackCase+"="+name)
+	stdin, err := cmd.StdinPipe()
+	if !assert.NoError(t, err) {
+		return
+	}
+	stdout, err := cmd.StdoutPipe()
+	if !assert.NoError(t, err) || !assert.NoError(t, cmd.Start()) {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { _ = stdin.Close() })()
+	var said strings.Builder
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
+			progress.Store(n)
+		} else {
+			fmt.Fprintln(&said, lines.Text())
+		}
+	}
+	assert.NoError(t, cmd.Wait(), "the process of the attack:\n%s", &said)
+}
+
+// attackFromHere is what the process of besiege does: it attacks until its standard input ends, and
+// prints its progress.
+func attackFromHere(t *testing.T, name string) {
+	i := slices.IndexFunc(memoryCases, func(c memoryCase) bool { return c.name == name })
+	require.NotEqual(t, -1, i, "there is no case %q", name)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	go func() {
+		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+			fmt.Println(progress.Load())
+		}
+	}()
+	memoryCases[i].attack(ctx, t, &server{addr: os.Getenv(attackAddr)})
 }
 
 // enterGroup has the servers of the test run in a control group, with a limit.
