@@ -43,14 +43,11 @@ type LentParts struct {
 // encode returns the parts. The lender gets its bytes when the tail is not needed any more: the
 // transport is through with the head before.
 func (l *LentParts) encode() mem.BufferSlice {
-	return mem.BufferSlice{mem.SliceBuffer(l.Head), mem.NewBuffer(&l.Tail, &partsPool{l.Lender, l.Bytes})}
+	return mem.BufferSlice{mem.SliceBuffer(l.Head), mem.NewBuffer(&l.Tail, &partsPool{lentPool{l.Lender, l.Bytes}})}
 }
 
-// partsPool is a lentPool for memory that comes from no pool.
-type partsPool lentPool
-
-// Get implements mem.BufferPool.
-func (p *partsPool) Get(length int) *[]byte { return Buffers.Get(length) }
+// partsPool is a lentPool for memory that goes to no pool.
+type partsPool struct{ lentPool }
 
 // Put implements mem.BufferPool.
 func (p *partsPool) Put(*[]byte) { p.lender.Give(p.bytes) }

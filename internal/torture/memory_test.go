@@ -156,13 +156,15 @@ func besiege(ctx context.Context, t *testing.T, s *server, name string) {
 	}
 	defer context.AfterFunc(ctx, func() { _ = stdin.Close() })()
 	var said strings.Builder
-	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
 		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
 			progress.Store(n)
 		} else {
 			fmt.Fprintln(&said, lines.Text())
 		}
 	}
+	assert.NoError(t, lines.Err())
 	assert.NoError(t, cmd.Wait(), "the process of the attack:\n%s", &said)
 }
 
