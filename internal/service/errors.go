@@ -146,11 +146,12 @@ func ShedError(why Shed) *Error { return overloaded(shedNames[why], retryAfterSh
 // long compared with a call, short compared with a deadline.
 const retryAfterShed = 50 * time.Millisecond
 
-// overloaded refuses work of which nothing was done.
+// overloaded refuses work of which nothing was done. Its message begins with the text of
+// kvd.ErrOverloaded, which the client then does not say twice.
 func overloaded(cause string, retryAfter time.Duration) *Error {
 	return &Error{
 		Code: ResourceExhausted, Reason: reason.Overloaded,
-		Message:    "the server is overloaded; nothing was done, try again later",
+		Message:    "server overloaded; nothing was done, try again later",
 		RetryAfter: retryAfter,
 		Cause:      cause,
 	}

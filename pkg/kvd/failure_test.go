@@ -1,10 +1,13 @@
 package kvd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,7 +22,8 @@ import (
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
-// What the store says arrives as the right sentinel, with what belongs to it.
+// What the store says arrives as the right sentinel, with what belongs to it, and its text
+// says nothing twice.
 func TestErrorsCrossTheWire(t *testing.T) {
 	for _, test := range []struct {
 		stored error
@@ -48,6 +52,8 @@ func TestErrorsCrossTheWire(t *testing.T) {
 				db := serve(t, store, service.Options{}).open(t, o)
 				_, err := db.Get(context.Background(), []byte("k"))
 				assert.ErrorIs(t, err, test.read)
+				longest := slices.MaxFunc(strings.Fields(test.read.Error()), func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+				assert.Equal(t, 1, strings.Count(err.Error(), longest), "%v", err)
 				err = db.Put(context.Background(), []byte("k"), nil)
 				assert.ErrorIs(t, err, test.write)
 				assert.Equal(t, errors.Is(test.write, ErrUncertain), errors.Is(err, ErrUncertain))
