@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -136,14 +136,20 @@ func TestAnIdleConnectionOfGRPCIsToldWhy(t *testing.T) {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	_, err = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	_, err = io.WriteString(conn, preface+settings)
 	require.NoError(t, err)
-	in := bufio.NewReader(conn)
-	_, err = in.Peek(9)
-	require.NoError(t, err)
+	// Once it has acknowledged the settings the server has read everything: a connection
+	// that is closed with bytes unread is reset, and what it was told may be lost.
+	in := http2.NewFramer(conn, conn)
+	for acknowledged := false; !acknowledged; {
+		f, err := in.ReadFrame()
+		require.NoError(t, err)
+		settings, ok := f.(*http2.SettingsFrame)
+		acknowledged = ok && settings.IsAck()
+	}
 	_, err = clientOf(t, address).Get(context.Background(), &kvdpb.GetRequest{Key: []byte("k")})
 	require.Equal(t, codes.NotFound, status.Code(err))
-	said, err := io.ReadAll(in)
+	said, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	assert.Contains(t, string(said), "the connection idled and was closed to make room")
 	assert.EqualValues(t, 2, f.Stats().Connections)
