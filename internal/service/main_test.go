@@ -66,8 +66,13 @@ func serveOn(s *service.Server, l net.Listener) <-chan error {
 	return served
 }
 
+// startWith starts a server. Calls without a deadline, and those with too late a one, have as long
+// as the test has, unless the options say otherwise.
 func startWith(t testing.TB, l kv.Limits, o service.Options) *fixture {
 	t.Helper()
+	if o.Deadline == 0 {
+		o.Deadline = testwait.Left()
+	}
 	store := servicetest.New(l)
 	return start(t, store, func() *service.Server { return service.New(store, o, protocols...) })
 }
