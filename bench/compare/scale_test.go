@@ -147,7 +147,8 @@ func TestForgottenFilesAreReadFromTheDisk(t *testing.T) {
 	assert.GreaterOrEqual(t, after["rchar"]-before["rchar"], int64(size))
 	assert.GreaterOrEqual(t, after["read_bytes"]-before["read_bytes"], int64(size))
 	require.NoError(t, readFiles(dir))
-	assert.Equal(t, after["read_bytes"], processIO()["read_bytes"], "now they are cached")
+	// The process may have read pages of its own program meanwhile.
+	assert.Less(t, processIO()["read_bytes"]-after["read_bytes"], int64(size), "now they are cached")
 }
 
 func TestEveryNumberOfPartitionsIsAnEngine(t *testing.T) {
