@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
@@ -186,14 +187,18 @@ func TestABadLineEndsTheImportWithItsNumberAndResumeGoesOn(t *testing.T) {
 func TestAnImportEndsWhenTheServerDoes(t *testing.T) {
 	p := serve(t, t.TempDir())
 	require.Zero(t, p.end(syscall.SIGTERM))
-	r := p.kvdWith(`{"key":"a","value":"b"}`, "import", "--timeout", "200ms")
+	r := saying("is the server running", 200*time.Millisecond, func(timeout string) result {
+		return p.kvdWith(`{"key":"a","value":"b"}`, "import", "--timeout", timeout)
+	})
 	assert.Equal(t, exitUnavailable, r.code, r.err)
 	assert.Contains(t, r.err, "line 1:")
 }
 
 func TestNobodyThereIsExitCode5AndSaysWhatToDo(t *testing.T) {
 	for _, args := range [][]string{{"get", "a"}, {"put", "a", "b"}, {"scan"}, {"health"}, {"digest"}} {
-		r := command(t, "", nil, append(args, "--addr", "127.0.0.1:1", "--timeout", "300ms")...)
+		r := saying("kvd serve", 300*time.Millisecond, func(timeout string) result {
+			return command(t, "", nil, append(args, "--addr", "127.0.0.1:1", "--timeout", timeout)...)
+		})
 		assert.Equal(t, exitUnavailable, r.code, "%v: %s", args, r.err)
 		assert.Contains(t, r.err, "kvd serve", args)
 	}

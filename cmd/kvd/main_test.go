@@ -167,6 +167,18 @@ func (p *process) kvdWith(stdin string, args ...string) result {
 	return command(p.t, stdin, []string{"KVD_ADDR=" + p.addr}, args...)
 }
 
+// saying runs a command that fails once its timeout is over, until its error says this, with
+// longer and longer timeouts: on a slow machine a short one may end before the command has met
+// what is wrong.
+func saying(says string, timeout time.Duration, run func(timeout string) result) (r result) {
+	for ; timeout < time.Minute; timeout *= 2 {
+		if r = run(timeout.String()); strings.Contains(r.err, says) {
+			break
+		}
+	}
+	return r
+}
+
 // client returns a client of the server in this process, for what would take many commands.
 func (p *process) client(opts ...kvd.Option) *kvd.Client {
 	p.t.Helper()

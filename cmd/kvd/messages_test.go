@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -125,9 +126,12 @@ func TestTheAdminAddressIsRecognised(t *testing.T) {
 	t.Parallel()
 	p := serve(t, t.TempDir(), "--dev")
 	for _, args := range [][]string{{"get", "a"}, {"put", "a", "b"}, {"scan"}, {"health"}, {"txn", "/dev/stdin"}} {
-		r := command(t, "get a\n", nil, append(args, "--addr", p.admin, "--timeout", "1s")...)
+		says := p.admin + " is the admin address of a kvd server, which serves health, metrics and profiles alone"
+		r := saying(says, time.Second, func(timeout string) result {
+			return command(t, "get a\n", nil, append(args, "--addr", p.admin, "--timeout", timeout)...)
+		})
 		assert.Equal(t, exitUnavailable, r.code, "%v: %s", args, r.err)
-		assert.Contains(t, r.err, p.admin+" is the admin address of a kvd server, which serves health, metrics and profiles alone", args)
+		assert.Contains(t, r.err, says, args)
 		assert.NotContains(t, r.err, "is the server running")
 	}
 }

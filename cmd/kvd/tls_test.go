@@ -17,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -106,9 +107,12 @@ func TestTheCommandsOfCertDevWork(t *testing.T) {
 func TestAServerWithoutTLSIsToldApart(t *testing.T) {
 	t.Parallel()
 	dir, p := devCerts(t), serve(t, t.TempDir(), "--dev")
-	r := p.kvd(append([]string{"get", "a", "--timeout", "2s"}, clientTLS(dir, "app")...)...)
+	const says = "the server answers, and without TLS"
+	r := saying(says, 2*time.Second, func(timeout string) result {
+		return p.kvd(append([]string{"get", "a", "--timeout", timeout}, clientTLS(dir, "app")...)...)
+	})
 	assert.Equal(t, exitUnavailable, r.code, r.err)
-	assert.Contains(t, r.err, "the server answers, and without TLS")
+	assert.Contains(t, r.err, says)
 }
 
 func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
@@ -133,7 +137,9 @@ func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
 		{"server of another authority", clientTLS(other, "app"), "of another authority: give"},
 	} {
 		for _, args := range [][]string{{"get", "a"}, {"scan"}} {
-			r := with(append(c.flags, "--timeout", "2s"), args...)
+			r := saying(c.says, 2*time.Second, func(timeout string) result {
+				return with(append(slices.Clip(c.flags), "--timeout", timeout), args...)
+			})
 			assert.Equal(t, exitUnavailable, r.code, "%s: %v: %s", c.name, args, r.err)
 			assert.Contains(t, r.err, c.says, c.name)
 			assert.NotContains(t, r.err, "is the server running", c.name)
@@ -165,9 +171,12 @@ func TestAResetConnectionMayBeOneOfTLS(t *testing.T) {
 			assert.NoError(t, c.Close())
 		}
 	})
-	r := command(t, "", nil, "get", "a", "--addr", l.Addr().String(), "--timeout", "1s")
+	const says = "if it uses TLS, give its authority's certificate"
+	r := saying(says, time.Second, func(timeout string) result {
+		return command(t, "", nil, "get", "a", "--addr", l.Addr().String(), "--timeout", timeout)
+	})
 	assert.Equal(t, exitUnavailable, r.code, r.err)
-	assert.Contains(t, r.err, "if it uses TLS, give its authority's certificate")
+	assert.Contains(t, r.err, says)
 	assert.Contains(t, r.err, "wants a client certificate")
 	assert.NotContains(t, r.err, "is the server running")
 	require.NoError(t, l.Close())
