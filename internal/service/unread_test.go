@@ -44,7 +44,7 @@ func TestUnreadUnaryAnswersEndTheConnection(t *testing.T) {
 		h.get(t, "k")
 	}
 	assert.Contains(t, <-h.goAway, "answers on this connection are not read")
-	assert.Positive(t, f.requests("Get", codes.OK))
+	testwait.Until(t, func() bool { return f.requests("Get", codes.OK) > 0 })
 	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 	_, found := f.get(t, "k", 0)
 	assert.True(t, found)
