@@ -6,7 +6,8 @@
 # exceeded MEMORY_P99 times that without the load. Repeats this in a control group with
 # that limit, if one can be created. Takes about five minutes. The load runs with the policy
 # SCHED_IDLE (chrt of util-linux), on what the server and the callers leave of the processors;
-# the percentiles are significant only on an idle machine.
+# the percentiles are significant only on an idle machine. The rows "no load, busy processors" are
+# a control: the server has no load, and another process computes.
 #
 #   MEMORY_BUDGETS="64MiB 256MiB 1GiB" MEMORY_SECONDS=5 MEMORY_P99=3 scripts/memory.sh
 set -euo pipefail

@@ -187,7 +187,7 @@ func TestABadLineEndsTheImportWithItsNumberAndResumeGoesOn(t *testing.T) {
 func TestAnImportEndsWhenTheServerDoes(t *testing.T) {
 	p := serve(t, t.TempDir())
 	require.Zero(t, p.end(syscall.SIGTERM))
-	r := saying("is the server running", 200*time.Millisecond, func(timeout string) result {
+	r := saying(t, "is the server running", 200*time.Millisecond, func(timeout string) result {
 		return p.kvdWith(`{"key":"a","value":"b"}`, "import", "--timeout", timeout)
 	})
 	assert.Equal(t, exitUnavailable, r.code, r.err)
@@ -196,11 +196,10 @@ func TestAnImportEndsWhenTheServerDoes(t *testing.T) {
 
 func TestNobodyThereIsExitCode5AndSaysWhatToDo(t *testing.T) {
 	for _, args := range [][]string{{"get", "a"}, {"put", "a", "b"}, {"scan"}, {"health"}, {"digest"}} {
-		r := saying("kvd serve", 300*time.Millisecond, func(timeout string) result {
+		r := saying(t, "kvd serve", 300*time.Millisecond, func(timeout string) result {
 			return command(t, "", nil, append(args, "--addr", "127.0.0.1:1", "--timeout", timeout)...)
 		})
 		assert.Equal(t, exitUnavailable, r.code, "%v: %s", args, r.err)
-		assert.Contains(t, r.err, "kvd serve", args)
 	}
 }
 

@@ -167,15 +167,17 @@ func (p *process) kvdWith(stdin string, args ...string) result {
 	return command(p.t, stdin, []string{"KVD_ADDR=" + p.addr}, args...)
 }
 
-// saying runs a command that fails once its timeout is over, until its error says this, with
-// longer and longer timeouts: on a slow machine a short one may end before the command has met
-// what is wrong.
-func saying(says string, timeout time.Duration, run func(timeout string) result) (r result) {
-	for ; timeout < time.Minute; timeout *= 2 {
-		if r = run(timeout.String()); strings.Contains(r.err, says) {
-			break
+// saying runs a command that fails once its timeout is over, with longer and longer timeouts until
+// its error says this, and fails t if it never does.
+func saying(t *testing.T, says string, timeout time.Duration, run func(timeout string) result) (r result) {
+	t.Helper()
+	testwait.Doubling(t, timeout, func(d time.Duration) (said bool) {
+		r = run(d.String())
+		if said = strings.Contains(r.err, says); !said {
+			t.Logf("with a timeout of %v: %s", d, r.err)
 		}
-	}
+		return said
+	})
 	return r
 }
 

@@ -127,11 +127,10 @@ func TestTheAdminAddressIsRecognised(t *testing.T) {
 	p := serve(t, t.TempDir(), "--dev")
 	for _, args := range [][]string{{"get", "a"}, {"put", "a", "b"}, {"scan"}, {"health"}, {"txn", "/dev/stdin"}} {
 		says := p.admin + " is the admin address of a kvd server, which serves health, metrics and profiles alone"
-		r := saying(says, time.Second, func(timeout string) result {
+		r := saying(t, says, time.Second, func(timeout string) result {
 			return command(t, "get a\n", nil, append(args, "--addr", p.admin, "--timeout", timeout)...)
 		})
 		assert.Equal(t, exitUnavailable, r.code, "%v: %s", args, r.err)
-		assert.Contains(t, r.err, says, args)
 		assert.NotContains(t, r.err, "is the server running")
 	}
 }

@@ -107,12 +107,10 @@ func TestTheCommandsOfCertDevWork(t *testing.T) {
 func TestAServerWithoutTLSIsToldApart(t *testing.T) {
 	t.Parallel()
 	dir, p := devCerts(t), serve(t, t.TempDir(), "--dev")
-	const says = "the server answers, and without TLS"
-	r := saying(says, 2*time.Second, func(timeout string) result {
+	r := saying(t, "the server answers, and without TLS", 2*time.Second, func(timeout string) result {
 		return p.kvd(append([]string{"get", "a", "--timeout", timeout}, clientTLS(dir, "app")...)...)
 	})
 	assert.Equal(t, exitUnavailable, r.code, r.err)
-	assert.Contains(t, r.err, says)
 }
 
 func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
@@ -137,11 +135,10 @@ func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
 		{"server of another authority", clientTLS(other, "app"), "of another authority: give"},
 	} {
 		for _, args := range [][]string{{"get", "a"}, {"scan"}} {
-			r := saying(c.says, 2*time.Second, func(timeout string) result {
+			r := saying(t, c.says, 2*time.Second, func(timeout string) result {
 				return with(append(slices.Clip(c.flags), "--timeout", timeout), args...)
 			})
 			assert.Equal(t, exitUnavailable, r.code, "%s: %v: %s", c.name, args, r.err)
-			assert.Contains(t, r.err, c.says, c.name)
 			assert.NotContains(t, r.err, "is the server running", c.name)
 			assert.Empty(t, r.out)
 		}
@@ -171,12 +168,10 @@ func TestAResetConnectionMayBeOneOfTLS(t *testing.T) {
 			assert.NoError(t, c.Close())
 		}
 	})
-	const says = "if it uses TLS, give its authority's certificate"
-	r := saying(says, time.Second, func(timeout string) result {
+	r := saying(t, "if it uses TLS, give its authority's certificate", time.Second, func(timeout string) result {
 		return command(t, "", nil, "get", "a", "--addr", l.Addr().String(), "--timeout", timeout)
 	})
 	assert.Equal(t, exitUnavailable, r.code, r.err)
-	assert.Contains(t, r.err, says)
 	assert.Contains(t, r.err, "wants a client certificate")
 	assert.NotContains(t, r.err, "is the server running")
 	require.NoError(t, l.Close())
