@@ -21,6 +21,10 @@
 // more than [SmallBytes] still count then, and may exceed the limit by a quarter of it together with
 // what is taken: a large piece beyond that is reserved as usual, but its caller waits for a
 // collection before it allocates.
+//
+// The memory of an answer that a transport has dropped without a word is given back by the garbage
+// collector itself. So a request that has waited for bytes in vain has it run, at most once in
+// [Patience].
 package memory
 
 import (
@@ -123,6 +127,10 @@ func (a *Account) Collect(bytes int64) {
 	}
 }
 
+// Sweep has the garbage collector find what was dropped without being given back, unless Sweep did so
+// within the given time.
+func (a *Account) Sweep(within time.Duration) { a.garbage.sweep(within) }
+
 func (a *Account) littered() bool {
 	garbage := a.garbage.bytes.Load()
 	return garbage > 0 && a.used.Load()+garbage > a.limit+max(a.limit/garbageShare, leastGarbage)
@@ -182,6 +190,7 @@ func (a *Account) Wait(ctx context.Context, bytes, held int64) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-t.C:
+		a.Sweep(Patience)
 		err = Refusal()
 	}
 	if !a.leave(w) {

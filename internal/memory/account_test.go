@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,6 +38,25 @@ func TestSmallPiecesHaveAQuarterOfTheirOwn(t *testing.T) {
 	a.Give(small)
 	a.Give(9 * piece)
 	assert.Zero(t, a.Used())
+}
+
+// Bytes that only the garbage collector can give back come back to an account that is full.
+func TestAFullAccountCollects(t *testing.T) {
+	a := New(1 << 20)
+	for a.Take(SmallBytes, 0) {
+		runtime.AddCleanup(new([16]byte), a.Cancel, SmallBytes)
+	}
+	forced := func() uint32 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.NumForcedGC
+	}
+	before := forced()
+	if a.Wait(t.Context(), SmallBytes, 0) == nil {
+		a.Cancel(SmallBytes) // it was served by the collection that it had run
+	}
+	require.Greater(t, forced(), before)
+	testwait.Until(t, func() bool { return a.Used() == 0 })
 }
 
 // What exceeds the bound is served alone, in one piece or in several, and only one at a

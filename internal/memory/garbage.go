@@ -5,6 +5,7 @@ import (
 	"runtime/metrics"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -32,6 +33,7 @@ type garbage struct {
 		collections [1]metrics.Sample
 	}
 	collecting sync.Mutex
+	swept      time.Time // when sweep last began to collect; guarded by collecting
 }
 
 // add counts a piece that was given back.
@@ -77,6 +79,20 @@ func (g *garbage) collect(over func() bool) {
 	if g.age(); !over() {
 		return
 	}
+	g.collectLocked()
+}
+
+// sweep is collect whatever was given back, unless sweep did so within the given time.
+func (g *garbage) sweep(within time.Duration) {
+	g.collecting.Lock()
+	defer g.collecting.Unlock()
+	if now := time.Now(); now.Sub(g.swept) >= within {
+		g.swept = now
+		g.collectLocked()
+	}
+}
+
+func (g *garbage) collectLocked() {
 	g.mu.Lock()
 	collected := g.mu.older + g.mu.younger
 	g.mu.older, g.mu.younger = 0, 0

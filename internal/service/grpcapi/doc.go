@@ -28,7 +28,8 @@
 //	    second or so.
 //	G3. While the transport has more than a quarter of the memory for answers to unary calls
 //	    of a connection, its calls are refused; a connection with an answer that is not read
-//	    for as long as a default deadline is ended (unread.go).
+//	    for as long as a default deadline is ended. An answer that gRPC drops gives its
+//	    memory back, and ends no connection (unread.go).
 //	G4. Beside calls a client may send 10,000 frames at once, 1,000 a second, one for each 256
 //	    bytes that were sent or received, three for each DATA frame that was sent, and one for
 //	    each PING or SETTINGS frame that it has to acknowledge. Beyond that, and beyond the
@@ -40,5 +41,5 @@
 // for a client that does not read.
 //
 // It costs a look at the header of each HTTP/2 frame, and for a unary call two entries in a
-// list. A connection that idles holds no read buffer on a plain socket (ready.go).
+// list and a note for the garbage collector. A connection that idles holds no read buffer on a plain socket (ready.go).
 package grpcapi

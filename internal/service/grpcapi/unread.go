@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -13,8 +14,7 @@ import (
 // twice as much. Beyond that further calls are refused.
 const unreadShare = 4
 
-// loan is the memory of an answer by gRPC that the transport has not written. It implements
-// frame.Lender.
+// loan is the memory of an answer by gRPC that the transport has not written.
 //
 // gRPC keeps the answer to a unary call for as long as its connection lasts, whatever becomes
 // of the call. So a connection on which one is left for as long as a default deadline is
@@ -29,6 +29,29 @@ type loan struct {
 	// Guarded by the loans of conn.
 	list       *loanList // that it is in; nil once it was given back
 	prev, next *loan
+	overdue    bool // it was there for as long as a default deadline
+}
+
+// lender is the frame.Lender of one answer.
+//
+// gRPC drops an answer without freeing it if the client resets the stream between gRPC's look at
+// the state of the stream and its queueing of the answer. Only the garbage collector sees that such
+// an answer is gone, so it gives the loan back. Nothing but the answer refers to its lender.
+type lender struct {
+	loan *loan
+	lost runtime.Cleanup
+}
+
+func newLender(l *loan) *lender {
+	of := &lender{loan: l}
+	of.lost = runtime.AddCleanup(of, (*loan).giveBack, l)
+	return of
+}
+
+// Give implements frame.Lender: the transport has written the answer, or freed it unwritten.
+func (of *lender) Give(int64) {
+	of.lost.Stop()
+	of.loan.giveBack()
 }
 
 // loans of a connection of gRPC. One timer serves all answers to unary calls: it is set for
@@ -47,23 +70,23 @@ type loanList struct{ first, last *loan }
 var errUnread = errors.New("answers on this connection are not read; read them sooner, or ask for less at once")
 
 // lend notes that an answer of a stream has so many bytes of the memory.
-func (a *api) lend(conn *connection, bytes int64) *loan {
+func (a *api) lend(conn *connection, bytes int64) *lender {
 	l := &loan{memory: a.server.Memory(), conn: conn, bytes: bytes}
 	conn.loans.add(l, 0)
-	return l
+	return newLender(l)
 }
 
 // lendUnary is lend for the answer to a unary call.
-func (a *api) lendUnary(conn *connection, bytes int64) *loan {
+func (a *api) lendUnary(conn *connection, bytes int64) *lender {
 	l := &loan{memory: a.server.Memory(), conn: conn, bytes: bytes, since: time.Now()}
 	conn.unread.Add(bytes)
 	conn.peer.unread.Add(bytes)
 	conn.loans.add(l, a.server.Options().Deadline)
-	return l
+	return newLender(l)
 }
 
-// Give implements frame.Lender: the transport has written the answer, or dropped it.
-func (l *loan) Give(int64) {
+// giveBack gives the memory back, unless that was done.
+func (l *loan) giveBack() {
 	if l.conn.loans.remove(l) {
 		l.end()
 	}
@@ -79,7 +102,7 @@ func (l *loan) end() {
 	l.memory.Give(l.bytes)
 }
 
-// add adds a loan. The connection ends if that of a unary call is there after patience.
+// add adds a loan. That of a unary call may be there for as long as patience: see look.
 func (a *loans) add(l *loan, patience time.Duration) {
 	a.Lock()
 	defer a.Unlock()
@@ -102,23 +125,35 @@ func (a *loans) add(l *loan, patience time.Duration) {
 	a.armed = true
 }
 
-// look is called when the timer fires.
+// verdictWait is how long a loan may be there after the collection that has it given back if its
+// answer was dropped. Guessed.
+const verdictWait = time.Second
+
+// look is called when the timer fires. It ends the connection if the oldest answer was there for as
+// long as patience, and still is after a collection.
 func (a *loans) look(patience time.Duration) {
 	a.Lock()
-	a.armed = false
 	oldest := a.unary.first
-	if oldest == nil || a.ended {
+	if a.armed = oldest != nil && !a.ended; !a.armed {
 		a.Unlock()
 		return
 	}
-	if left := patience - time.Since(oldest.since); left > 0 {
-		a.armed = true
-		a.timer.Reset(left)
-		a.Unlock()
-		return
-	}
+	left, judged := patience-time.Since(oldest.since), oldest.overdue
+	oldest.overdue = left <= 0
 	a.Unlock()
-	oldest.conn.endWith(errUnread)
+	switch {
+	case left <= 0 && judged:
+		oldest.conn.endWith(errUnread)
+		return
+	case left <= 0:
+		oldest.memory.Sweep(patience / 2)
+		left = verdictWait
+	}
+	a.Lock()
+	defer a.Unlock()
+	if !a.ended {
+		a.timer.Reset(left)
+	}
 }
 
 // remove reports whether the loan was there.
