@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,8 +35,8 @@ func TestRestoreToAVersionAndToATime(t *testing.T) {
 		p.must("put", fmt.Sprint("other ", i), "x")
 		p.must("put", "last", fmt.Sprint(i))
 		version := strings.Fields(p.must("get", "last", "--version"))[0]
-		testwait.Until(t, func() bool { return strings.Contains(p.metrics(), "\nkvd_archive_version "+version+"\n") }, "it is archived")
-		points = append(points, point{version, time.Now().UTC().Format(time.RFC3339Nano), p.must("digest")})
+		p.archives(version)
+		points = append(points, point{version, moment(t), p.must("digest")})
 	}
 	require.Equal(t, -1, p.end(syscall.SIGKILL))
 	restored := func(args ...string) string {
@@ -99,6 +101,31 @@ func TestRestoreToAVersionAndToATime(t *testing.T) {
 	assert.Contains(t, r.err, "older than the oldest backup")
 }
 
+// archives returns once the archive has a version that readers see, and a time at which they did.
+func (p *process) archives(version string) {
+	p.t.Helper()
+	seen := time.Now()
+	age := regexp.MustCompile(`(?m)^kvd_archive_age_seconds (.*)$`)
+	testwait.Until(p.t, func() bool {
+		asked := time.Now()
+		page := p.metrics()
+		found := age.FindStringSubmatch(page)
+		require.NotNil(p.t, found, page)
+		seconds, err := strconv.ParseFloat(found[1], 64)
+		require.NoError(p.t, err)
+		old := time.Duration(seconds * float64(time.Second))
+		return strings.Contains(page, "\nkvd_archive_version "+version+"\n") && asked.Add(-old).After(seen)
+	}, "it is archived")
+}
+
+// moment returns the end of this millisecond, to which the archive rounds times up, once it is over.
+func moment(t *testing.T) string {
+	t.Helper()
+	end := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
+	testwait.Until(t, func() bool { return time.Now().After(end) }, "the millisecond is over")
+	return end.UTC().Format(time.RFC3339Nano)
+}
+
 func TestArchiveSettings(t *testing.T) {
 	base := t.TempDir()
 	file := filepath.Join(base, "file")
@@ -131,9 +158,7 @@ func TestRestoreToATimeBeforeTheFirstWrite(t *testing.T) {
 	data, archive, backups := filepath.Join(base, "data"), filepath.Join(base, "archive"), filepath.Join(base, "backups")
 	require.NoError(t, os.Mkdir(data, 0o700))
 	p := serve(t, data, "--archive", archive, "--archive-interval", "1s")
-	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond) // the archive rounds times up to that
-	testwait.Until(t, func() bool { return time.Now().After(now) }, "the millisecond is over")
-	at := now.UTC().Format(time.RFC3339Nano) // nothing was asked of the server yet
+	at := moment(t) // nothing was asked of the server yet
 	p.must("put", "k", "written later")
 	p.must("backup", backups)
 	p.must("put", "last", "written later")
