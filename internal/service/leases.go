@@ -9,7 +9,8 @@ import (
 )
 
 // leases are the snapshots that clients have open, as far as shares go: each belongs to the
-// connection that began it or kept it last. The store says what a lease is worth.
+// connection that began it or kept it last. The store says what a lease is worth. One that has
+// expired is forgotten within expiryLook, and counts for no decision before that.
 type leases struct {
 	shares *shares
 	// release ends one in the store.
@@ -17,9 +18,14 @@ type leases struct {
 
 	mu struct {
 		sync.Mutex
-		byID map[uint64]*heldLease
+		byID  map[uint64]*heldLease
+		looks bool // look is to be called
 	}
 }
+
+// expiryLook is how often what has expired is forgotten, with the connections that it names and
+// their buffers. Guessed.
+const expiryLook = time.Second
 
 // heldLease is one of leases.
 type heldLease struct {
@@ -63,18 +69,14 @@ func (l *leases) hold(usage *auth.Usage) *auth.Exceeded {
 	return usage.Hold(auth.Snapshots)
 }
 
-// endLeft ends what has expired or is held by connections that have ended: for one client, or
-// if that is nil for all.
+// endLeft ends what has expired, and what connections that have ended hold: those of one client, or
+// if that is nil all.
 func (l *leases) endLeft(of *auth.Usage) {
 	var left []uint64
-	now := time.Now()
 	l.mu.Lock()
+	l.expireLocked()
 	for id, held := range l.mu.byID {
-		switch {
-		case of != nil && held.usage != of:
-		case !now.Before(held.until):
-			l.endLocked(id, held)
-		case held.conn.closed.Load():
+		if (of == nil || held.usage == of) && held.conn.closed.Load() {
 			l.endLocked(id, held)
 			left = append(left, id)
 		}
@@ -129,15 +131,45 @@ func (l *leases) begun(c *Conn, usage *auth.Usage, id uint64, lease time.Duratio
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.byID[id] = &heldLease{c, usage, time.Now().Add(lease)}
+	l.lookLaterLocked()
+}
+
+func (l *leases) lookLaterLocked() {
+	if !l.mu.looks && len(l.mu.byID) > 0 {
+		l.mu.looks = true
+		time.AfterFunc(expiryLook, l.look)
+	}
+}
+
+func (l *leases) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expireLocked()
+	l.mu.looks = false
+	l.lookLaterLocked()
+}
+
+// expireLocked forgets what has expired.
+func (l *leases) expireLocked() {
+	now := time.Now()
+	for id, held := range l.mu.byID {
+		if !now.Before(held.until) {
+			l.endLocked(id, held)
+		}
+	}
 }
 
 // mayKeep reports whether a lease may be renewed: not if few are free and the connection has
 // more than is, so that one that took many before others came gives some back in time.
 func (l *leases) mayKeep(id uint64) bool {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	held := l.mu.byID[id]
-	l.mu.Unlock()
-	return held == nil || !l.shares.scarceFor(held.conn)
+	if held == nil || !l.shares.scarceFor(held.conn) {
+		return true
+	}
+	l.expireLocked()
+	return !l.shares.scarceFor(held.conn)
 }
 
 // kept notes that a lease was renewed, perhaps by another connection of the same client: the

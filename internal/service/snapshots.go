@@ -33,6 +33,10 @@ func (s *Server) beginSnapshot(ctx context.Context, conn *Conn, lease time.Durat
 		return kv.Snapshot{}, tooManySnapshots
 	}
 	snapshot, err := s.store.BeginSnapshot(ctx, lease)
+	if err == nil && ctx.Err() != nil { // its caller has left
+		s.store.ReleaseSnapshot(snapshot.ID)
+		err = ctx.Err()
+	}
 	if err != nil {
 		s.leases.shares.leave(conn)
 	}

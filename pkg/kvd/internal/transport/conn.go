@@ -224,11 +224,11 @@ func (c *conn) await(ctx context.Context, p *pendingOp, op *frame.Op, bounded bo
 // from it.
 func (c *conn) giveUp(p *pendingOp, op *frame.Op, why error) (answer, *fault) {
 	f := p.frame
-	defer p.release()
 	c.mu.Lock()
 	a, fault, there := p.outcome(op)
 	if there {
 		c.mu.Unlock()
+		p.release()
 		return a, fault
 	}
 	undone := f.state == filling
@@ -244,6 +244,11 @@ func (c *conn) giveUp(p *pendingOp, op *frame.Op, why error) (answer, *fault) {
 	c.mu.Unlock()
 	if empty {
 		f.wake()
+	}
+	if !undone && op.Kind == frame.Call && op.Method == methodBeginSnapshot.frame {
+		c.releaseLate(*p, *op)
+	} else {
+		p.release()
 	}
 	return answer{}, newFault(why, undone)
 }

@@ -95,6 +95,18 @@ func (c *Network) releaseInFrame(request *kvdpb.ReleaseSnapshotRequest) bool {
 	return true
 }
 
+// releaseLate waits for the answer of an operation that begins a snapshot, in place of its caller, which
+// has given up, and releases the snapshot.
+func (c *conn) releaseLate(p pendingOp, op frame.Op) {
+	c.client.releasing.Go(func() {
+		a, f := c.await(context.Background(), &p, &op, false)
+		r := new(kvdpb.BeginSnapshotResponse)
+		if f == nil && proto.Unmarshal(a.Value.Bytes, r) == nil {
+			c.client.ReleaseSnapshot(r.SnapshotId)
+		}
+	})
+}
+
 // finishReleases waits until all snapshots are released, or fails the calls after releaseTimeout.
 func (c *Network) finishReleases() {
 	for _, conn := range c.conns {
