@@ -51,7 +51,7 @@ func (k *picker) pick() (Choice, bool) {
 	if c, _, ok := k.tier(0); ok {
 		return c, true
 	}
-	if c, ok := k.gatherTombstones(); ok {
+	if c, ok := k.gather(); ok {
 		return c, true
 	}
 	drain, due := k.drain()
@@ -196,6 +196,25 @@ func (k *picker) tombstonesWorth(runs ...manifest.Run) uint64 {
 	return deletes*(weightOf(k.v.Base)/entries) + k.covered(runs...)
 }
 
+// hidden estimates what the entries of some runs hide in the base if each overwrites one: a mean
+// entry of the tables of the base that have its keys. The weight of a run does not tell that: small
+// values may have overwritten large ones. It is 0 but at rest.
+func (k *picker) hidden(runs ...manifest.Run) (sum uint64) {
+	if !k.p.Overwrites {
+		return 0
+	}
+	for _, run := range runs {
+		for i := range run {
+			below := k.overlap(run[i : i+1])
+			if entries := below.Entries(); entries > 0 {
+				weight := weightOf(below)
+				sum += min(weight, run[i].Entries*(weight/entries))
+			}
+		}
+	}
+	return sum
+}
+
 // threshold is what a delta must be worth to be merged into the base.
 func (k *picker) threshold() uint64 { return weightOf(k.v.Base) / uint64(k.p.BaseRatio) }
 
@@ -211,20 +230,29 @@ func (k *picker) drainDue() (reason string, due bool) {
 	switch {
 	case oldest >= k.threshold():
 		return ReasonSize, true
-	case all >= 2*k.threshold():
+	case all >= 2*k.threshold(), k.hidden(k.oldest()) >= k.threshold():
 		return ReasonSpace, true
 	}
 	return ReasonTombstones, oldest+k.tombstonesWorth(k.oldest()) >= k.threshold()
 }
 
-// gatherTombstones merges all deltas into one if their tombstones together are worth
+// gather merges all deltas into one if their tombstones together, or what they hide, are worth
 // the threshold, though those of the oldest alone are not. The result is then due to be
 // merged into the base.
-func (k *picker) gatherTombstones() (Choice, bool) {
-	if _, due := k.drainDue(); due || len(k.v.Deltas) < 2 || k.broken(k.v.Deltas...) || k.tombstonesWorth(k.v.Deltas...) < k.threshold() {
+func (k *picker) gather() (Choice, bool) {
+	if _, due := k.drainDue(); due || len(k.v.Deltas) < 2 || k.broken(k.v.Deltas...) {
 		return Choice{}, false
 	}
-	return Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas, Reason: ReasonTombstones}, true
+	c := Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas}
+	switch {
+	case k.tombstonesWorth(k.v.Deltas...) >= k.threshold():
+		c.Reason = ReasonTombstones
+	case k.hidden(k.v.Deltas...) >= k.threshold():
+		c.Reason = ReasonSpace
+	default:
+		return Choice{}, false
+	}
+	return c, true
 }
 
 // drain picks a part of the oldest delta to merge into the base, if that is due.

@@ -10,6 +10,9 @@ type Policy struct {
 	// divided by this. Default 4. More means less dead space and more bytes
 	// written.
 	BaseRatio int
+	// Overwrites: the oldest delta is also merged into the base when that has BaseRatio times its
+	// entries or fewer, since each of them may hide an entry of the base that is larger.
+	Overwrites bool
 	// MaxDeltas bounds the deltas, whatever their sizes. Default 32: with 3 deltas per
 	// factor of 4, the largest would be a million times the smallest.
 	MaxDeltas int
@@ -29,6 +32,7 @@ func (p Policy) AtRest() Policy {
 	p = p.withDefaults()
 	p.BaseRatio = max(p.BaseRatio, restBaseRatio)
 	p.MaxGarbage = min(p.MaxGarbage, restGarbage)
+	p.Overwrites = true
 	return p
 }
 

@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -71,6 +72,35 @@ func TestExpiredEntriesOfADeltaAreWorthADrain(t *testing.T) {
 	require.Equal(t, "none", picked(Pick(v, Policy{}, known)))
 	known.Now = 1000
 	require.Equal(t, "base (tombstones) of 1 deltas and 4 tables of the base: [14 10 11 12 13]", picked(Pick(v, Policy{}, known)))
+}
+
+// A delta that is small may hide much of the base: large values that small ones have overwritten.
+func TestAtRestSmallValuesAreMergedIntoLargeOnes(t *testing.T) {
+	for name, c := range map[string]struct {
+		entries []uint64 // of deltas of 1 MiB, over a base of 40,000 entries in 4,000 MiB
+		policy  Policy
+		want    string
+	}{
+		"a sixteenth of the entries":       {[]uint64{2501}, Policy{}.AtRest(), "base (space) of 1 deltas and 40 tables of the base"},
+		"fewer":                            {[]uint64{2499}, Policy{}.AtRest(), "none"},
+		"together a sixteenth":             {[]uint64{1251, 1251}, Policy{}.AtRest(), "deltas (space) of 2 deltas and 0 tables of the base"},
+		"a sixteenth, but not at rest":     {[]uint64{2501}, Policy{}, "none"},
+		"all of the entries, under a load": {[]uint64{40_000}, Policy{}, "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deltas := make([]shape, len(c.entries))
+			for i := range deltas {
+				deltas[i] = one(1)
+			}
+			v := build(shape{40, 100, 0}, deltas...)
+			for i, entries := range c.entries {
+				v.Deltas[i][0].Entries = entries
+			}
+			c.policy.DrainBytes = 8 << 30
+			got, _, _ := strings.Cut(picked(Pick(v, c.policy, Known{OldestSnapshot: kv.MaxSeqNum})), ":")
+			assert.Equal(t, c.want, got)
+		})
+	}
 }
 
 // At rest the stored bytes are at most a quarter more than the live ones.
