@@ -124,10 +124,12 @@ func (s *process) openCluster(o *engine.Options) error {
 		}
 	}
 	next := slices.Max(slices.Collect(maps.Keys(node.Members))) + 1
+	entries := entryBytes(o.CacheBytes)
+	o.CacheBytes -= entries
 	follows := &follower{network: network, former: node.Members, next: next, logger: s.log}
 	replicatedLog := replicated.New(replicated.Config{
 		Cluster: node.Cluster, Node: node.Node, Addresses: node.Members, Incarnation: node.Incarnation, Transport: network,
-		Files: filesOf(network), TransferRate: c.TransferRate, Report: s.checkpointEvent,
+		EntryBytes: entries, Files: filesOf(network), TransferRate: c.TransferRate, Report: s.checkpointEvent,
 		Exchange: network.Compare, Compared: s.compared, HandedOver: s.handedOver,
 		Follow: follows.follow,
 	})

@@ -42,6 +42,9 @@ type Config struct {
 	// Files fetches a checkpoint of another node: see peer.Network.Files. Nil: this node takes
 	// and sends none.
 	Files func(ctx context.Context, node uint64, token []byte) (Files, error)
+	// EntryBytes bounds the newest entries of the log that are kept in memory, for nodes that follow;
+	// 0: see raftlog.Options.
+	EntryBytes int64
 	// TransferRate bounds the bytes a second that this node reads of a checkpoint for another
 	// node, and those that it receives; 0: no bound. See pace.Bucket.
 	TransferRate int64
@@ -117,7 +120,7 @@ func (l *Log) Open(f engine.LogFiles) (engine.LogBegin, error) {
 	node := descriptor.Node{Cluster: l.config.Cluster, Node: l.config.Node}
 	var err error
 	l.file, _, err = raftlog.Open(raftlog.Options{
-		FS: f.FS, Dir: f.Dir, StoreID: node.LogID(), SegmentBytes: f.SegmentBytes, Fresh: f.Created,
+		FS: f.FS, Dir: f.Dir, StoreID: node.LogID(), SegmentBytes: f.SegmentBytes, CacheBytes: l.config.EntryBytes, Fresh: f.Created,
 	})
 	if err != nil {
 		return engine.LogBegin{}, err
