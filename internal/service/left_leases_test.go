@@ -18,8 +18,8 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Snapshots that clients left open, and whose leases have ended, are nobody's need: a client that
-// uses its snapshots goes on renewing them, as the only one that has any.
+// Snapshots that clients left open, and whose leases have ended, count no more: a client that has
+// the only ones goes on renewing them.
 func TestLeasesThatHaveEndedTakeNoneFromOthers(t *testing.T) {
 	for name, leave := range map[string]func(*testing.T, *grpc.ClientConn){
 		"the client has gone": func(t *testing.T, conn *grpc.ClientConn) { require.NoError(t, conn.Close()) },
@@ -43,10 +43,10 @@ func TestLeasesThatHaveEndedTakeNoneFromOthers(t *testing.T) {
 			}
 			testwait.Until(t, func() bool { return name == "the client stays" || f.Stats().Connections == 1 })
 			f.store.Advance(time.Second) // their leases end
-			require.Equal(t, len(own), f.store.SnapshotCount(), "nobody else has a snapshot")
+			require.Equal(t, len(own), f.store.SnapshotCount(), "there are no others")
 			for _, id := range own {
 				_, err := f.txn.KeepSnapshot(testContext(t), &kvdpb.KeepSnapshotRequest{SnapshotId: id})
-				require.NoError(t, err, "nobody else has a snapshot")
+				require.NoError(t, err, "there are no others")
 			}
 		})
 	}

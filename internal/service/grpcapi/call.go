@@ -9,6 +9,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/tap"
 
+	"github.com/kvd-db/kvd/internal/memory"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/frameapi"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -221,6 +222,7 @@ func (c *call) come() error {
 		return nil
 	}
 	if !c.api.readsAnswers(c.conn) {
+		c.api.server.Memory().Sweep(memory.Patience) // some may be gone
 		return c.api.server.Shed(service.ShedByBytes)
 	}
 	if c.counted = c.conn.EnterCall(); !c.counted {
