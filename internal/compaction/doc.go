@@ -56,16 +56,16 @@
 //
 // # At rest
 //
-// For a store that is rarely written to, Policy.AtRest picks the merges: a BaseRatio
-// of 16 and at most 10 percent of garbage in value files. So deltas have at most an eighth
-// of the base's bytes, deleted data that is still stored at most a sixteenth, and all
-// stored bytes stay below 1.125/0.9 of the live ones, a quarter more. What is small may have
-// overwritten what is large, so deltas are also merged into the base when they have a sixteenth
-// of the entries below them: what they hide is then a sixteenth at most if those of a table are
-// about equally large. A burst of writes
-// followed by rest costs up to 1+16 bytes written per byte of keys and inline values, and
-// 0.9/0.1 = 9 per byte of separated values; with minutes of rest between bursts of a tenth
-// of the store, each rest writes the store once more. Under load the bounds above hold.
+// For a store that is rarely written to, Policy.AtRest picks the merges: a BaseRatio of 16
+// and at most 10 percent of garbage in value files. So deltas have at most an eighth of
+// the base's bytes, deleted data that is still stored at most a sixteenth, and all stored
+// bytes stay below 1.125/0.9 of the live ones, a quarter more. What is small may have
+// overwritten what is large, so deltas are also merged into the base when they have a
+// sixteenth of the entries below them: what they hide is then a sixteenth at most if those
+// of a table are about equally large. A burst of writes followed by rest costs up to 1+16
+// bytes written per byte of keys and inline values, and 0.9/0.1 = 9 per byte of separated
+// values; with minutes of rest between bursts of a tenth of the store, each rest writes
+// the store once more. Under load the bounds above hold.
 //
 // # Separated values
 //

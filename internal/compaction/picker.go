@@ -198,7 +198,7 @@ func (k *picker) tombstonesWorth(runs ...manifest.Run) uint64 {
 
 // hidden estimates what the entries of some runs hide in the base if each overwrites one: a mean
 // entry of the tables of the base that have its keys. The weight of a run does not tell that: small
-// values may have overwritten large ones. It is 0 but at rest.
+// values may have overwritten large ones. It is 0 unless Policy.Overwrites is set.
 func (k *picker) hidden(runs ...manifest.Run) (sum uint64) {
 	if !k.p.Overwrites {
 		return 0

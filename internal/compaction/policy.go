@@ -10,8 +10,8 @@ type Policy struct {
 	// divided by this. Default 4. More means less dead space and more bytes
 	// written.
 	BaseRatio int
-	// Overwrites: the oldest delta is also merged into the base when that has BaseRatio times its
-	// entries or fewer, since each of them may hide an entry of the base that is larger.
+	// Overwrites: the oldest delta is also merged into the base when so many mean entries of the
+	// base as it has entries are worth that, since each may hide a larger one.
 	Overwrites bool
 	// MaxDeltas bounds the deltas, whatever their sizes. Default 32: with 3 deltas per
 	// factor of 4, the largest would be a million times the smallest.

@@ -43,7 +43,7 @@ func split(data int64) (memtables, cache, requests int64) {
 }
 
 // entryBytes returns what a node of a cluster takes of the memory for its cache, for the newest
-// entries of its log: a quarter, but no more than a node that follows misses in a second or so.
+// entries of its log: a quarter, and no more than a log keeps by default. Guessed.
 func entryBytes(cache int64) int64 { return min(cache/4, raftlog.DefaultCacheBytes) }
 
 // defaultMemory returns the budget of a service without a setting: see autoMemory.

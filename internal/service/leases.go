@@ -134,6 +134,7 @@ func (l *leases) begun(c *Conn, usage *auth.Usage, id uint64, lease time.Duratio
 	l.lookLaterLocked()
 }
 
+// lookLaterLocked has look called, while there are leases.
 func (l *leases) lookLaterLocked() {
 	if !l.mu.looks && len(l.mu.byID) > 0 {
 		l.mu.looks = true

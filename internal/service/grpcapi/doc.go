@@ -40,6 +40,7 @@
 // gRPC itself bounds the header list with its CONTINUATION frames, pings, and what it queues
 // for a client that does not read.
 //
-// It costs a look at the header of each HTTP/2 frame, and for a unary call two entries in a
-// list and a note for the garbage collector. A connection that idles holds no read buffer on a plain socket (ready.go).
+// It costs a look at the header of each HTTP/2 frame, for a unary call two entries in a list,
+// and for an answer with values a note for the garbage collector. A connection that idles holds
+// no read buffer on a plain socket (ready.go).
 package grpcapi
