@@ -29,6 +29,14 @@ var spaceWrites = kv.WriteOptions{Durability: kv.DurabilityBuffered}
 // so that all that is to be done in the background is done.
 const rest = time.Minute
 
+// scaled returns the options of a store of which the default sizes are divided by scale.
+func scaled(disk vfs.FS, scale int64) Options {
+	o := small(disk)
+	o.MemtableBytes, o.tableBytes = 32<<20/scale, 32<<20/scale
+	o.SegmentBytes, o.CacheBytes = 64<<20/scale, 64<<10
+	return o
+}
+
 // TestSpaceComesBack: an idle store frees the space of what was deleted, expired or
 // overwritten while it runs. What remains is at most 1.3 times the
 // live bytes and a slack, which is 64 MiB for a store of the default sizes; here all
@@ -121,10 +129,7 @@ func TestSpaceComesBack(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					disk := vfs.NewMem()
-					o := small(disk)
-					o.MemtableBytes, o.tableBytes = int64(32<<20/scale), int64(32<<20/scale)
-					o.SegmentBytes, o.CacheBytes = int64(64<<20/scale), 64<<10
-					e, err := Open("data", o)
+					e, err := Open("data", scaled(disk, int64(scale)))
 					require.NoError(t, err)
 					live := acts[what](t, e) * (len(key(0)) + valueBytes)
 					before := diskBytes(t, disk, "data")
@@ -148,6 +153,29 @@ func TestSpaceComesBack(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The space of large values comes back also if what has overwritten them is small: the delta that hides
+// them is then small against the base, however much it hides.
+func TestSpaceOfLargeValuesComesBackAfterSmallOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scale, keys, large, little = 128, 100, 64 << 10, 300
+		disk := vfs.NewMem()
+		e, err := Open("data", scaled(disk, scale))
+		require.NoError(t, err)
+		for _, size := range []int{large, little} {
+			for i := range keys {
+				_, err := e.Put(context.Background(), fmt.Appendf(nil, "key-%08d", i), make([]byte, size), spaceWrites)
+				require.NoError(t, err)
+			}
+		}
+		before := diskBytes(t, disk, "data")
+		time.Sleep(rest)
+		after, allowed := diskBytes(t, disk, "data"), int64(keys*little*13/10+64<<20/scale)
+		t.Logf("%d live, %d before, %d at rest, %d allowed", keys*little, before, after, allowed)
+		assert.LessOrEqual(t, after, allowed, "%s", listing(t, e, disk))
+		require.NoError(t, e.Close())
+	})
 }
 
 // A memtable is flushed by its age: sooner if it is left alone, and if it has tombstones.

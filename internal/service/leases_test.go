@@ -3,15 +3,12 @@ package service_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -43,12 +40,10 @@ func beginAll(t *testing.T, client kvdpb.TxnServiceClient) (ids []uint64) {
 func TestOneClientCannotHaveAllSnapshots(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, service.Options{Snapshots: servicetest.MaxSnapshots})
 	f.put(t, "k", "v")
-	greedy, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return f.listener.DialContext(ctx) }))
-	require.NoError(t, err)
+	greedy := connect(t, f.listener)
 	taken := beginAll(t, kvdpb.NewTxnServiceClient(greedy))
 	assert.Len(t, taken, 50)
-	_, err = kvdpb.NewTxnServiceClient(greedy).KeepSnapshot(context.Background(), &kvdpb.KeepSnapshotRequest{SnapshotId: taken[0]})
+	_, err := kvdpb.NewTxnServiceClient(greedy).KeepSnapshot(context.Background(), &kvdpb.KeepSnapshotRequest{SnapshotId: taken[0]})
 	require.NoError(t, err, "no other needs it")
 
 	honest := kvdpb.NewTxnServiceClient(f.dial(t))
@@ -161,9 +156,7 @@ func (f *fixture) txnFrom(t *testing.T, remote string) kvdpb.TxnServiceClient {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
 	f.serveAlso(t, from{l, remote})
-	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-	require.NoError(t, err)
+	conn := connect(t, l)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	return kvdpb.NewTxnServiceClient(conn)
 }

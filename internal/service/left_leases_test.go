@@ -1,14 +1,11 @@
 package service_test
 
 import (
-	"context"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -23,7 +20,9 @@ import (
 func TestLeasesThatHaveEndedTakeNoneFromOthers(t *testing.T) {
 	for name, leave := range map[string]func(*testing.T, *grpc.ClientConn){
 		"the client has gone": func(t *testing.T, conn *grpc.ClientConn) { require.NoError(t, conn.Close()) },
-		"the client stays":    func(*testing.T, *grpc.ClientConn) {},
+		"the client stays": func(t *testing.T, conn *grpc.ClientConn) {
+			t.Cleanup(func() { require.NoError(t, conn.Close()) })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startWith(t, kv.DefaultLimits, service.Options{Snapshots: servicetest.MaxSnapshots})
@@ -33,7 +32,7 @@ func TestLeasesThatHaveEndedTakeNoneFromOthers(t *testing.T) {
 				own = append(own, f.snapshot(t).SnapshotId)
 			}
 			for free := servicetest.MaxSnapshots - len(own); free > 4; { // none is refused
-				conn := f.dialLeft(t)
+				conn := connect(t, f.listener)
 				for n := 0; n < free; n++ {
 					_, err := kvdpb.NewTxnServiceClient(conn).BeginSnapshot(testContext(t), &kvdpb.BeginSnapshotRequest{LeaseMs: 1})
 					require.NoError(t, err)
@@ -50,16 +49,6 @@ func TestLeasesThatHaveEndedTakeNoneFromOthers(t *testing.T) {
 			}
 		})
 	}
-}
-
-// dialLeft is dial for a connection that the test may close itself.
-func (f *fixture) dialLeft(t *testing.T) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return f.listener.DialContext(ctx) }))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
 }
 
 // Snapshots whose leases have ended are not held by their client any more.

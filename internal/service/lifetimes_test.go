@@ -3,15 +3,12 @@ package service_test
 import (
 	"context"
 	"io"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -35,9 +32,7 @@ func TestAnOldPipelineIsToldToMove(t *testing.T) {
 		l := bufconn.Listen(1 << 16)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
-		conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-		require.NoError(t, err)
+		conn := connect(t, l)
 		ctx, cancel := context.WithDeadline(context.Background(), testwait.Deadline())
 		stream, err := kvdpb.NewKVServiceClient(conn).Pipeline(ctx)
 		require.NoError(t, err)

@@ -80,12 +80,19 @@ func startWith(t testing.TB, l kv.Limits, o service.Options) *fixture {
 // dial opens a connection that is closed before the server is shut down.
 func (f *fixture) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
+	conn := connect(t, f.listener, opts...)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	return conn
+}
+
+// connect opens a connection that the test closes.
+func connect(t testing.TB, l *bufconn.Listener, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///memory", append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return f.listener.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
 	}, opts...)...)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	return conn
 }
 

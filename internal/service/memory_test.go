@@ -78,10 +78,7 @@ func TestChargesOfAbandonedCallsComeBack(t *testing.T) {
 		})
 	}
 	all.Wait()
-	testwait.Until(t, func() bool {
-		runtime.GC() // tells of answers that gRPC has dropped
-		return f.Stats().Bytes == 0
-	})
+	f.nothingCharged(t)
 }
 
 // So does that of the chunks of scans that their client leaves early, of which gRPC drops some: in one
@@ -99,6 +96,13 @@ func TestChargesOfScansLeftEarlyComeBack(t *testing.T) {
 		require.NoError(t, err)
 		cancel()
 	}
+	f.nothingCharged(t)
+}
+
+// nothingCharged waits until all charges have come back, those of answers that gRPC has dropped by
+// the garbage collector.
+func (f *fixture) nothingCharged(t *testing.T) {
+	t.Helper()
 	testwait.Until(t, func() bool {
 		runtime.GC()
 		return f.Stats().Bytes == 0
