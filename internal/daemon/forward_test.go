@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -24,7 +23,7 @@ import (
 func TestAClientOfAnyNodeWrites(t *testing.T) {
 	nodes := calmNodes(t)
 	follower := nodes[(putAnywhere(t, nodes, "k")+1)%3]
-	db, ctx := follower.client, t.Context()
+	db, ctx := follower.client, testwait.Context(t)
 	// Another node may lead at any time, as after a pause of the machine: then a write is done again.
 	do := func(write func() error) {
 		t.Helper()
@@ -86,8 +85,6 @@ func TestAClientOfAnyNodeWrites(t *testing.T) {
 	snapshot, err := txn.BeginSnapshot(ctx, &kvdpb.BeginSnapshotRequest{LeaseMs: 60_000})
 	require.NoError(t, err)
 	commit := func(key string) error {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-		defer cancel()
 		_, err := txn.Commit(ctx, &kvdpb.CommitRequest{
 			ReadVersion: snapshot.Version, Epoch: snapshot.Epoch, ReadKeys: [][]byte{[]byte(key)},
 			Mutations: []*kvdpb.Mutation{{Op: &kvdpb.Mutation_Put{Put: &kvdpb.Item{Key: []byte("d")}}}},

@@ -1,18 +1,17 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -32,9 +31,7 @@ func TestReadsOfAVersionToComeKeepNoReadOut(t *testing.T) {
 	var calls sync.WaitGroup
 	for range max(1, runtime.GOMAXPROCS(0)*2048/keys) {
 		calls.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			_, err := client.BatchGet(ctx, request)
+			_, err := client.BatchGet(testwait.Context(t), request)
 			assert.Equal(t, codes.OutOfRange, status.Code(err), "%v", err)
 			assert.ErrorContains(t, err, "begin anew without it")
 		})
