@@ -329,59 +329,97 @@ func genWrites() *rapid.Generator[[]kv.Entry] {
 	})
 }
 
-// Random writes, flushes, merges of every kind and snapshots: after each step
-// every reader sees what it should, in scans and in point reads, every edit fits,
-// and at the end nothing dead is left.
-func TestMergesAgainstAModel(t *testing.T) {
-	pieces, moved, drops := uint64(0), uint64(0), 0
-	rapid.Check(t, func(t *rapid.T) {
-		tr := newTree(t)
-		defer tr.close()
-		policy := Policy{
-			DeltaFanIn: 2, BaseRatio: rapid.IntRange(1, 8).Draw(t, "base ratio"), MaxDeltas: 3,
-			DrainBytes: uint64(rapid.IntRange(1, 4000).Draw(t, "drain bytes")),
-			MaxGarbage: rapid.SampledFrom([]int{1, 30, 50, 99}).Draw(t, "garbage"),
-		}
-		for range rapid.IntRange(5, 25).Draw(t, "steps") {
-			switch rapid.IntRange(0, 7).Draw(t, "step") {
-			case 0, 1:
-				tr.flush(genWrites().Draw(t, "batches")...)
-			case 2, 3:
-				if c, ok := tr.pick(policy); ok {
-					tr.do(c)
-				}
-			case 4:
-				if c, ok := All(tr.version, policy, Known{}); ok {
-					tr.do(c)
-				}
-			case 5:
-				if n := len(tr.snapshots); n > 0 && rapid.Bool().Draw(t, "release") {
-					tr.snapshots = slices.Delete(tr.snapshots, 0, 1)
-				} else {
-					tr.snapshots = append(tr.snapshots, tr.seq)
-				}
-			case 6:
-				tr.now += uint64(rapid.IntRange(0, 5).Draw(t, "later"))
-			case 7: // as after a restart with another rule
-				tr.rule.Threshold = rapid.SampledFrom([]int{0, 1, 30, 50}).Draw(t, "threshold")
-			}
-			tr.requireReaders()
-			tr.requireValueFiles()
-		}
-		tr.requireNothingDead()
-		tr.requireReaders()
-		tr.settle(policy)
-		tr.requireValueFiles()
-		all, garbage := tr.version.ValueBytes()
-		require.LessOrEqual(t, 100*garbage, uint64(policy.MaxGarbage)*all, "%s", tr.version)
-		pieces, moved = pieces+tr.pieces, moved+tr.moved
-		drops += tr.drops
-	})
-	require.NotZero(t, pieces, "no range tombstone was ever cut")
-	require.NotZero(t, drops, "nothing was ever dropped unread")
-	if !testsize.Reduced() { // of which few cases have any
-		require.NotZero(t, moved, "no value was ever rewritten")
+// plan is what is done to a tree: a step flushes writes, or does one of the other things.
+type plan struct {
+	policy Policy
+	steps  []func(*tree, Policy)
+}
+
+func drawPlan(t *rapid.T) plan {
+	p := plan{policy: Policy{
+		DeltaFanIn: 2, BaseRatio: rapid.IntRange(1, 8).Draw(t, "base ratio"), MaxDeltas: 3,
+		DrainBytes: uint64(rapid.IntRange(1, 4000).Draw(t, "drain bytes")),
+		MaxGarbage: rapid.SampledFrom([]int{1, 30, 50, 99}).Draw(t, "garbage"),
+	}}
+	for range rapid.IntRange(5, 25).Draw(t, "steps") {
+		p.steps = append(p.steps, drawStep(t))
 	}
+	return p
+}
+
+func drawStep(t *rapid.T) func(*tree, Policy) {
+	switch rapid.IntRange(0, 7).Draw(t, "step") {
+	case 0, 1:
+		writes := genWrites().Draw(t, "batches")
+		return func(tr *tree, _ Policy) { tr.flush(writes...) }
+	case 2, 3:
+		return func(tr *tree, p Policy) {
+			if c, ok := tr.pick(p); ok {
+				tr.do(c)
+			}
+		}
+	case 4:
+		return func(tr *tree, p Policy) {
+			if c, ok := All(tr.version, p, Known{}); ok {
+				tr.do(c)
+			}
+		}
+	case 5:
+		release := rapid.Bool().Draw(t, "release")
+		return func(tr *tree, _ Policy) {
+			if release && len(tr.snapshots) > 0 {
+				tr.snapshots = slices.Delete(tr.snapshots, 0, 1)
+			} else {
+				tr.snapshots = append(tr.snapshots, tr.seq)
+			}
+		}
+	case 6:
+		later := uint64(rapid.IntRange(0, 5).Draw(t, "later"))
+		return func(tr *tree, _ Policy) { tr.now += later }
+	default: // as after a restart with another rule
+		threshold := rapid.SampledFrom([]int{0, 1, 30, 50}).Draw(t, "threshold")
+		return func(tr *tree, _ Policy) { tr.rule.Threshold = threshold }
+	}
+}
+
+// carryOut does what a plan says and returns the tree, which is closed. After each step every
+// reader sees what it should, in scans and in point reads, every edit fits, and at the end
+// nothing dead is left.
+func carryOut(t require.TestingT, p plan) *tree {
+	tr := newTree(t)
+	defer tr.close()
+	for _, step := range p.steps {
+		step(tr, p.policy)
+		tr.requireReaders()
+		tr.requireValueFiles()
+	}
+	tr.requireNothingDead()
+	tr.requireReaders()
+	tr.settle(p.policy)
+	tr.requireValueFiles()
+	all, garbage := tr.version.ValueBytes()
+	require.LessOrEqual(t, 100*garbage, uint64(p.policy.MaxGarbage)*all, "%s", tr.version)
+	return tr
+}
+
+// Random writes, flushes, merges of every kind and snapshots.
+func TestMergesAgainstAModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { carryOut(t, drawPlan(t)) })
+}
+
+// Few plans reach everything that a merge can do, and all that one run draws may miss some of it.
+// These plans are the same in every run, so that the model cannot become empty unnoticed.
+func TestPlansOfTheModelReachEverything(t *testing.T) {
+	const seeds = 60
+	pieces, moved, drops := uint64(0), uint64(0), 0
+	for seed := range seeds {
+		tr := carryOut(t, rapid.Custom(drawPlan).Example(seed))
+		pieces, moved, drops = pieces+tr.pieces, moved+tr.moved, drops+tr.drops
+	}
+	t.Logf("%d plans: %d pieces of range tombstones, %d bytes of values rewritten, %d choices dropped unread", seeds, pieces, moved, drops)
+	require.NotZero(t, pieces, "no range tombstone was ever cut")
+	require.NotZero(t, moved, "no value was ever rewritten")
+	require.NotZero(t, drops, "nothing was ever dropped unread")
 }
 
 // smallSteps lets a drain read a few tables of many.
