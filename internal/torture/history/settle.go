@@ -20,7 +20,7 @@ type answer struct {
 const maxAttempts = 20
 
 // loseEvery: a client discards one of this many answers, as if it had been lost.
-const loseEvery = 100
+const loseEvery = 25
 
 // settle sends a write until its outcome is known, and records it. If the write was
 // refused, it returns the last error as refusal. A successful try may add what it
