@@ -76,7 +76,7 @@ func TestAWrongValueInTheStoreFailsTheRunAndNamesTheKey(t *testing.T) {
 			return store
 		},
 		"--addr": func(t *testing.T, where string) kvd.Store {
-			client, err := kvd.Open(where)
+			client, err := kvd.Open(where, kvd.WithTimeout(testwait.Left()))
 			require.NoError(t, err)
 			return client
 		},
@@ -108,7 +108,7 @@ func TestAWrongValueInTheStoreFailsTheRunAndNamesTheKey(t *testing.T) {
 func TestAWrongRecordOfAServerEndsYCSB(t *testing.T) {
 	const records = 200
 	address := serve(t)
-	client, err := kvd.Open(address)
+	client, err := kvd.Open(address, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Close()) }()
 	planted := make(chan error, 1)

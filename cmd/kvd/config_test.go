@@ -127,7 +127,7 @@ func TestLiveSettingsFollowTheFile(t *testing.T) {
 	log = reload("slow-log-time: 2h\nmemroy: 1GiB\n", "all settings stay as they are")
 	assert.Contains(t, log, "did you mean memory?")
 	assert.Contains(t, p.page("/metrics"), "\nkvd_reload_failing 1\n")
-	log = reload("slow-log-time: 2h\nmemory: 1GiB\nmax-sync-time: 10ms\n", "all settings stay as they are")
+	log = reload("slow-log-time: 2h\nmemory: 1GiB\nmax-deadline: 10ms\n", "all settings stay as they are")
 	assert.Contains(t, log, "at least 1s")
 	assert.Contains(t, p.must("slowlog"), "requests of 1ns or longer")
 

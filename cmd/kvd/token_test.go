@@ -300,7 +300,7 @@ func TestClientsHaveTheRightsOfTheirTokens(t *testing.T) {
 	secure := kvd.WithTLS(&tls.Config{RootCAs: pool, ServerName: "localhost"})
 	var clients []*kvd.Client
 	for _, opts := range [][]kvd.Option{nil, {kvd.WithoutRawFrames()}, {kvd.WithBatching(kvd.Batching{Disabled: true})}} {
-		client, err := kvd.Open("kvds://"+p.addr, append(opts, secure, kvd.WithToken(revoked))...)
+		client, err := kvd.Open("kvds://"+p.addr, append(opts, secure, kvd.WithToken(revoked), kvd.WithTimeout(testwait.Left()))...)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, client.Close()) }()
 		value, err := client.Get(t.Context(), []byte("user/1"))

@@ -27,8 +27,11 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
+// testConfig is of a service that waits as long as the test for its disk and for its own stop.
 func testConfig(log *zap.Logger, fsys vfs.FS) Config {
 	c := DefaultConfig()
+	c.Grace = min(testwait.Left(), maxWait) // longer in a synctest bubble
+	c.MaxSync = c.Grace
 	c.Data, c.Listen, c.Admin = "data", "127.0.0.1:0", "127.0.0.1:0"
 	c.Partitions, c.Memory, c.FS, c.Log = 2, minMemory, fsys, log
 	return c

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -54,7 +55,7 @@ func fillValue(seed uint64) []byte {
 
 func (f *filler) open(addr string) {
 	var err error
-	f.db, err = kvd.Open(addr)
+	f.db, err = kvd.Open(addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(f.t, err)
 }
 

@@ -112,7 +112,7 @@ func (c *counters) end() {
 // check expects each counter to be at least as high as acknowledged.
 func (c *counters) check(t *testing.T, addr string) {
 	t.Helper()
-	db, err := kvd.Open(addr)
+	db, err := kvd.Open(addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	for i := range c.acked {
 		value, err := db.Get(context.Background(), counterKey(i))
@@ -176,7 +176,7 @@ func TestFrozenFileSystemHoldsUpWritesAlone(t *testing.T) {
 			s.kill(t)
 		}
 	})
-	db, err := kvd.Open(s.addr)
+	db, err := kvd.Open(s.addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	ctx := context.Background()
 	require.NoError(t, db.Put(ctx, []byte("cached"), []byte("value")))

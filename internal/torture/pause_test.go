@@ -16,16 +16,16 @@ import (
 var saidSlow = regexp.MustCompile(`the disk does not answer\s.*"for": "([^"]+)"`)
 
 // TestAPausedServerGoesOn: a process that was stopped for longer than --max-sync-time, with
-// syncs under way, has not waited for the disk. That may be slow by itself beside other tests: the
-// server then says so as soon as a second has passed, and not when a pause has.
+// syncs under way, has not waited for the disk. That may be slow by itself beside other tests: what
+// the server then says is how long it waited while it ran, and never a pause.
 func TestAPausedServerGoesOn(t *testing.T) {
-	const limit, atFirst = 4 * time.Second, 1500 * time.Millisecond
+	const limit, pause = 8 * time.Second, 9 * time.Second
 	s := serve(t, t.TempDir(), "--max-sync-time", limit.String())
 	c := startCounters(t, s.addr, 16, kvd.Sync)
-	for range 3 {
+	for range 2 {
 		c.grow(100)
 		require.NoError(t, s.cmd.Process.Signal(syscall.SIGSTOP))
-		time.Sleep(limit + time.Second) // of the process, not of the test: it is what is tested
+		time.Sleep(pause) // of the process, not of the test: it is what is tested
 		require.NoError(t, s.cmd.Process.Signal(syscall.SIGCONT))
 	}
 	c.grow(100)
@@ -35,6 +35,6 @@ func TestAPausedServerGoesOn(t *testing.T) {
 	for _, said := range saidSlow.FindAllStringSubmatch(s.log.String(), -1) {
 		took, err := time.ParseDuration(said[1])
 		require.NoError(t, err)
-		assert.Less(t, took, atFirst, "%s", said[0])
+		assert.Less(t, took, pause, "%s", said[0])
 	}
 }

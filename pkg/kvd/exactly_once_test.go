@@ -188,7 +188,7 @@ func cutUnderLoad(t *testing.T, named bool, of []WriteOption, opts []Option) {
 	}
 	c := serve(t, store, service.Options{})
 	cuts := &cuttable{dial: c.dialer}
-	db, err := Open("memory", append(opts, WithDialer(cuts.dialer))...)
+	db, err := Open("memory", append(opts, WithDialer(cuts.dialer), WithTimeout(testwait.Left()))...)
 	require.NoError(t, err)
 
 	type outcome struct {
@@ -289,7 +289,7 @@ func transactionsAreAppliedOnce(t *testing.T, opts ...Option) {
 	}
 	c := serve(t, store, service.Options{})
 	cuts := &cuttable{dial: c.dialer}
-	db, err := Open("memory", append(opts, WithDialer(cuts.dialer))...)
+	db, err := Open("memory", append(opts, WithDialer(cuts.dialer), WithTimeout(testwait.Left()))...)
 	require.NoError(t, err)
 	put(t, db, "first", "") // a snapshot is of some version
 	const callers, cutCount = 8, 4

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -169,7 +170,7 @@ func TestAFirstReadBelongsToAnEpoch(t *testing.T) {
 	}
 	var cuts cuttable
 	cuts.dial = s.Dialer(t)
-	db, err := Open("memory", WithDialer(cuts.dialer))
+	db, err := Open("memory", WithDialer(cuts.dialer), WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	for range 3 {
 		require.NoError(t, db.Update(ctx, write(ctx)))

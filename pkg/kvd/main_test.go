@@ -41,10 +41,11 @@ func held(t *testing.T) (c *cluster, entered chan struct{}, leave func()) {
 	return clusterOf(s), entered, leave
 }
 
-// openOn returns a client of a scripted server, closed when the test ends.
+// openOn returns a client of a scripted server, closed when the test ends. A call of it waits as
+// long as the test, unless an option says otherwise.
 func openOn(t testing.TB, s *servertest.Scripted, opts ...Option) *Client {
 	t.Helper()
-	db, err := Open("memory", append([]Option{WithDialer(s.Dialer(t))}, opts...)...)
+	db, err := Open("memory", append([]Option{WithDialer(s.Dialer(t)), WithTimeout(testwait.Left())}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	return db

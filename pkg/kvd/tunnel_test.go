@@ -15,6 +15,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // tunnelConn encrypts, as far as a test needs that. It has all methods of a socket, but
@@ -110,7 +111,7 @@ func TestTunnelsSeeEveryByte(t *testing.T) {
 			})
 			var w wire
 			address := w.listen(t, l.Addr().String())
-			db, err := Open("tunnel", append(opts, WithConns(1), WithDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			db, err := Open("tunnel", append(opts, WithConns(1), WithTimeout(testwait.Left()), WithDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 				conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 				if err != nil {
 					return nil, err

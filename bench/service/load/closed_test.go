@@ -172,6 +172,5 @@ func TestTheGeneratorCostsSomething(t *testing.T) {
 		cost, err := Cost(t.Context(), c)
 		require.NoError(t, err)
 		assert.Positive(t, cost)
-		assert.Less(t, cost, time.Millisecond)
 	}
 }

@@ -40,7 +40,7 @@ func TestTheMemoryOfAWriteInDoubtIsKept(t *testing.T) {
 	}
 	for n, held := range map[int]bool{0: true, previousOps: true, 3*previousOps - 1: true, 3 * previousOps: false} {
 		store := &doubtfulStore{servicetest.LimitsOnly{L: kv.DefaultLimits}, n}
-		s := service.New(store, service.Options{Deadline: time.Second})
+		s := service.New(store, service.Options{Deadline: time.Hour})
 		stream := new(answers)
 		p := &Pipeline{transport: stream, frames: newFrames(s), ctx: t.Context()}
 		batches := p.split(nil, &f, nil, service.Caller{}, time.Now())
@@ -72,7 +72,7 @@ func TestTheMemoryOfValuesIsUsedAgain(t *testing.T) {
 
 // The batches of a frame are those of its keys, in the order of their first operations, however many.
 func TestSplitMakesABatchOfEachKey(t *testing.T) {
-	s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, service.Options{Deadline: time.Second})
+	s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, service.Options{Deadline: time.Hour})
 	p := &Pipeline{transport: new(answers), frames: newFrames(s), ctx: t.Context()}
 	for _, versions := range []int{1, 3, 15, 16, 17, 100, frame.MaxOps} {
 		var f frame.Request
@@ -99,7 +99,7 @@ func TestSplitMakesABatchOfEachKey(t *testing.T) {
 func BenchmarkSplit(b *testing.B) {
 	for _, versions := range []int{1, 8, frame.MaxOps} {
 		b.Run(fmt.Sprintf("versions=%d", versions), func(b *testing.B) {
-			s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, service.Options{Deadline: time.Second})
+			s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, service.Options{Deadline: time.Hour})
 			p := &Pipeline{transport: new(answers), frames: newFrames(s), ctx: b.Context()}
 			var f frame.Request
 			for i := range frame.MaxOps {

@@ -70,7 +70,7 @@ func FuzzPipelineFrame(f *testing.F) {
 		for _, op := range request.Ops {
 			unanswered[op.Tag]++
 		}
-		s := service.New(checkingStore{t: t, limits: limits}, service.Options{Deadline: time.Second})
+		s := service.New(checkingStore{t: t, limits: limits}, service.Options{Deadline: time.Hour})
 		stream := new(answers)
 		p := &Pipeline{transport: stream, frames: newFrames(s), ctx: t.Context(), keepsToken: true}
 		p.token, p.err = make(chan struct{}, 1), io.EOF // it had the only frame

@@ -9,6 +9,9 @@ import (
 	"regexp"
 	"runtime"
 	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // Server is a running kvd serve.
@@ -55,10 +58,14 @@ func Loopback() string {
 }
 
 // ServeArgs are the arguments of a server on a directory and on free ports of [Loopback], which
-// logs as on a terminal.
+// logs as on a terminal. It waits as long as the test for the disk and for its own stop, which
+// are slow on a loaded machine, unless flags say otherwise.
 func ServeArgs(dir string, flags ...string) []string {
-	free := Loopback() + ":0"
-	return append([]string{"serve", "--data", dir, "--listen", free, "--admin", free, "--log-format", "console"}, flags...)
+	free, patience := Loopback()+":0", testwait.Left().Round(time.Second).String()
+	return append([]string{
+		"serve", "--data", dir, "--listen", free, "--admin", free, "--log-format", "console",
+		"--grace", patience, "--max-sync-time", patience,
+	}, flags...)
 }
 
 var readyLine = regexp.MustCompile(`^READY listen=(\S+) admin=(\S+)\n$`)

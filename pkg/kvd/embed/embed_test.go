@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	"github.com/kvd-db/kvd/pkg/kvd/embed"
 )
@@ -216,7 +217,7 @@ func served(t *testing.T, dir string, use func(kvd.Store)) {
 	}()
 	select {
 	case address := <-ready:
-		db, err := kvd.Open(address.String())
+		db, err := kvd.Open(address.String(), kvd.WithTimeout(testwait.Left()))
 		require.NoError(t, err)
 		_, err = embed.Open(dir)
 		require.ErrorIs(t, err, kvd.ErrUnavailable)
