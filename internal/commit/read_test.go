@@ -59,6 +59,7 @@ func TestAWriteIsRefusedIfItsKeyWasWrittenSince(t *testing.T) {
 				requireDecided(t, s.submit(s.put("k")))
 				w, beside := s.dependent("k", kv.DurabilityBuffered), s.dependent("beside", kv.DurabilityBuffered)
 				before := change(s)
+				synctest.Wait() // what was put in line is in a record of its own
 				g := s.submit(w, beside)
 				s.stall(false)
 				for _, g := range append(before, g) {

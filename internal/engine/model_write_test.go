@@ -163,6 +163,14 @@ func (v view) lost(guards []kv.Guard) *kv.Guard {
 	return nil
 }
 
+// expired reports whether a key that a guard has found in v has expired by now.
+func (v view) expired(guards []kv.Guard, now uint64) bool {
+	return slices.ContainsFunc(guards, func(g kv.Guard) bool {
+		expiry := v[string(g.Key)].expiry
+		return expiry != 0 && expiry <= now
+	})
+}
+
 // requireLost checks the error of a condition that did not hold.
 func (v view) requireLost(t require.TestingT, g *kv.Guard, err error) {
 	var lost *kv.ConditionError
@@ -391,10 +399,11 @@ func (m *machine) Commit(t *rapid.T) {
 		for i := range guards {
 			tx.Keys = append(tx.Keys, guards[i].Key)
 		}
-		if rival := m.rival(&tx); rival != 0 {
+		rival, expired := m.rival(&tx), holds.expired(guards, m.e.Now())
+		if rival != 0 || expired {
 			var conflict *kv.ConflictError
-			require.ErrorAs(t, err, &conflict, "version %d wrote what was read", rival)
-			// At the read version itself: a key of a guard has expired, too.
+			require.ErrorAs(t, err, &conflict, "version %d wrote what was read; a key of a guard has expired: %t", rival, expired)
+			// At the read version itself, if a key of a guard has expired.
 			require.True(t, conflict.Version >= tx.ReadVersion && conflict.Version <= m.seen, "%+v", conflict)
 			return
 		}
