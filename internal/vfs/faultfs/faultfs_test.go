@@ -350,7 +350,14 @@ func TestSetInjector(t *testing.T) {
 func TestDelayedSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		fsys := Wrap(newMem(t), At(0, false, Fault{Delay: func() { <-release }}, OnKind(Sync)))
+		var below []Kind // of what reaches the file system below, in order
+		disk := Wrap(newMem(t), InjectorFunc(func(op Op) Fault {
+			if op.Kind == Sync || op.Kind == Close {
+				below = append(below, op.Kind)
+			}
+			return Fault{}
+		}))
+		fsys := Wrap(disk, At(0, false, Fault{Delay: func() { <-release }}, OnKind(Sync)))
 		f := open(t, fsys, "old")
 		var mu sync.Mutex
 		var done []string
@@ -374,7 +381,8 @@ func TestDelayedSync(t *testing.T) {
 		finish("write", err)
 		require.Equal(t, "write", finished())
 		close(release)
-		require.ElementsMatch(t, []string{"write", "sync", "close"}, strings.Fields(finished()), "both end, and either may tell first")
+		require.ElementsMatch(t, []string{"write", "sync", "close"}, strings.Fields(finished()), "either goroutine may tell first")
+		require.Equal(t, []Kind{Sync, Close}, below)
 	})
 }
 
