@@ -78,13 +78,15 @@ type item struct {
 	expiry  uint64
 }
 
+func (i item) expired(now uint64) bool { return i.expiry != 0 && i.expiry <= now }
+
 // view is a state of the store.
 type view map[string]item
 
 // at returns what is left at a time.
 func (v view) at(now uint64) view {
 	left := maps.Clone(v)
-	maps.DeleteFunc(left, func(_ string, i item) bool { return i.expiry != 0 && i.expiry <= now })
+	maps.DeleteFunc(left, func(_ string, i item) bool { return i.expired(now) })
 	return left
 }
 

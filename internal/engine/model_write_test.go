@@ -165,10 +165,7 @@ func (v view) lost(guards []kv.Guard) *kv.Guard {
 
 // expired reports whether a key that a guard has found in v has expired by now.
 func (v view) expired(guards []kv.Guard, now uint64) bool {
-	return slices.ContainsFunc(guards, func(g kv.Guard) bool {
-		expiry := v[string(g.Key)].expiry
-		return expiry != 0 && expiry <= now
-	})
+	return slices.ContainsFunc(guards, func(g kv.Guard) bool { return v[string(g.Key)].expired(now) })
 }
 
 // requireLost checks the error of a condition that did not hold.

@@ -12,7 +12,6 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
-	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // What a read asks for of the newest version comes to the server, whichever call it is; a snapshot
@@ -28,9 +27,7 @@ func TestReadsSayHowNewTheStateMustBe(t *testing.T) {
 			return nil
 		}
 		server := serve(t, store, service.Options{})
-		db, err := Open("a:1", append([]Option{WithDialer(server.dialer), WithTimeout(testwait.Left())}, opts...)...)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, db.Close()) }()
+		db := server.open(t, opts...)
 		ctx, k := t.Context(), []byte("k")
 		require.NoError(t, db.Put(ctx, k, []byte("v")))
 		reads := map[string]func(opts ...ReadOption) error{
