@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build cluster test check fuzz crash memory maintenance cgroup space freeze fill serializable nemesis catch-up bench bench-engines bench-service bench-cluster bench-postgres bench-peers release proto clean
+.PHONY: run build cluster test repeat-tests check fuzz crash memory maintenance cgroup space freeze fill serializable nemesis catch-up bench bench-engines bench-service bench-cluster bench-postgres bench-peers release proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -17,6 +17,9 @@ cluster: build ## three nodes on this machine, and what each says of the cluster
 
 test: ## every test, under the race detector where a C compiler is present
 	./scripts/test.sh
+
+repeat-tests: ## make test twenty times on fresh clones, several at once, some beside busy loops; finds tests that fail by chance
+	./scripts/repeat-tests.sh
 
 check: ## what a change must pass: format, vet, staticcheck, generated code, tests, planted bugs
 	./scripts/check.sh
